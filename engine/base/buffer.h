@@ -1,0 +1,36 @@
+/* A growable run of bytes. Writers reserve room, then store; nothing is copied
+ * twice, and a writer that failed half-way restores `length` to where it began. */
+#ifndef LP_BASE_BUFFER_H
+#define LP_BASE_BUFFER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+typedef struct buffer {
+  uint8_t *data;   /* owned; NULL while capacity is 0 */
+  size_t length;   /* bytes in use */
+  size_t capacity; /* bytes allocated */
+} buffer;
+
+/* Makes room for `bytes` more behind `length`; false when memory is out (the
+ * buffer is then unchanged). The slow half of buffer_reserve. */
+bool buffer_grow(buffer *buffer, size_t bytes);
+/* Releases the memory and leaves an empty buffer that may be used again. */
+void buffer_fini(buffer *buffer);
+/* Drops the first `bytes` bytes (at most `length`). */
+void buffer_consume(buffer *buffer, size_t bytes);
+
+static inline bool buffer_reserve(buffer *buffer, size_t bytes) {
+  return buffer->capacity - buffer->length >= bytes || buffer_grow(buffer, bytes);
+}
+
+static inline bool buffer_append(buffer *buffer, const void *bytes, size_t count) {
+  if (!buffer_reserve(buffer, count)) return false;
+  if (count) memcpy(buffer->data + buffer->length, bytes, count);
+  buffer->length += count;
+  return true;
+}
+
+#endif

@@ -1,0 +1,24 @@
+/* The engine's one clock: CLOCK_MONOTONIC in nanoseconds. Deadlines are absolute
+ * points on it, so that nothing is relative to when a loop happened to look. */
+#ifndef LP_BASE_CLOCK_H
+#define LP_BASE_CLOCK_H
+
+#include <stdint.h>
+#include <time.h>
+
+#define CLOCK_NEVER INT64_MAX
+
+static inline int64_t clock_now(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* Seconds from a script as nanoseconds; huge and NaN values become CLOCK_NEVER,
+ * negative ones 0. */
+static inline int64_t clock_from_seconds(double seconds) {
+  if (!(seconds < 9e9)) return CLOCK_NEVER;
+  return seconds <= 0 ? 0 : (int64_t)(seconds * 1e9);
+}
+
+#endif

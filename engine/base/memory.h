@@ -1,0 +1,23 @@
+/* The engine's allocator: malloc, with a switch that makes the n-th request fail.
+ *
+ * Everything the engine and its interpreters own is asked for here, so that a spec
+ * can run a program once for every n (LP_FAULT_ALLOC=n, in builds with LP_FAULTS)
+ * and see an error each time and never a crash. A NULL answer is always possible. */
+#ifndef LP_BASE_MEMORY_H
+#define LP_BASE_MEMORY_H
+
+#include <stddef.h>
+
+void *mem_alloc(size_t bytes);
+/* Zero-filled. */
+void *mem_new(size_t bytes);
+/* As realloc; on failure the old block stays valid. */
+void *mem_realloc(void *block, size_t bytes);
+/* Accepts NULL. */
+void mem_free(void *block);
+/* A copy the caller frees with mem_free; NULL when `text` is NULL or memory is out. */
+char *mem_strdup(const char *text);
+/* printf into a fresh string the caller frees with mem_free. */
+char *mem_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+#endif

@@ -1,0 +1,42 @@
+/* Outcome of an engine operation. Every function that can fail for a reason a
+ * user, a file or the network may cause returns one of these; the names are the
+ * sixteen of gRPC, so a status becomes an lp.Error code without translation. */
+#ifndef LP_BASE_STATUS_H
+#define LP_BASE_STATUS_H
+
+typedef enum lp_status {
+  LP_OK = 0,
+  LP_CANCELLED,
+  LP_UNKNOWN,
+  LP_INVALID_ARGUMENT,
+  LP_DEADLINE_EXCEEDED,
+  LP_NOT_FOUND,
+  LP_ALREADY_EXISTS,
+  LP_PERMISSION_DENIED,
+  LP_RESOURCE_EXHAUSTED,
+  LP_FAILED_PRECONDITION,
+  LP_ABORTED,
+  LP_OUT_OF_RANGE,
+  LP_UNIMPLEMENTED,
+  LP_INTERNAL,
+  LP_UNAVAILABLE,
+  LP_DATA_LOSS,
+  LP_UNAUTHENTICATED
+} lp_status;
+
+/* "ok", "cancelled", … A static string; never NULL. */
+const char *lp_strerror(lp_status status);
+
+/* What went wrong, in words for a person: the thing, the value, the remedy. */
+enum { FAULT_TEXT = 512 };
+typedef struct fault {
+  lp_status status;
+  char text[FAULT_TEXT];
+} fault;
+
+/* Fills `fault` (may be NULL) printf-style, cutting what does not fit, and returns
+ * `status`, so that a caller can write: return fault_set(f, LP_NOT_FOUND, "…"). */
+lp_status fault_set(fault *fault, lp_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+#endif

@@ -1,0 +1,34 @@
+/* Waiting for descriptors: the six calls the engine needs, over libev. Nothing above
+ * this file knows libev. A poller belongs to one thread. */
+#ifndef LP_NET_POLLER_H
+#define LP_NET_POLLER_H
+
+#include <stdint.h>
+
+typedef struct poller poller;
+typedef struct poller_watch poller_watch;
+
+enum { POLLER_READ = 1, POLLER_WRITE = 2 };
+
+/* Called by poller_wait with the events that came (POLLER_*). It may free its own and
+ * any other watch of the poller. */
+typedef void (*poller_fn)(void *owner, unsigned events);
+
+/* NULL when memory or descriptors are out. Never libev's default loop (which would
+ * take SIGCHLD); no signal is blocked or handled. */
+poller *poller_new(void);
+/* Every watch must have been freed. Accepts NULL. */
+void poller_free(poller *poller);
+
+/* Watches `fd` for `events` (0: none yet). The poller owns neither. NULL: memory is
+ * out, or the descriptor is of a kind that cannot be polled (a plain file). */
+poller_watch *poller_watch_new(poller *poller, int fd, unsigned events, poller_fn fn, void *owner);
+void poller_watch_set(poller_watch *watch, unsigned events);
+/* Stops watching; does not close the descriptor. Accepts NULL. */
+void poller_watch_free(poller_watch *watch);
+
+/* Waits for events at most `timeout_ns` (0: looks only, negative: for ever) and calls
+ * the watches that are due. */
+void poller_wait(poller *poller, int64_t timeout_ns);
+
+#endif

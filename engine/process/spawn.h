@@ -1,0 +1,41 @@
+/* Starting and watching child processes.
+ *
+ * Children are watched one by one through a pidfd and waited for by pid: SIGCHLD, the
+ * signal mask and a host's own children are not ours to touch. Spawning and watching
+ * happen on the service thread. */
+#ifndef LP_PROCESS_SPAWN_H
+#define LP_PROCESS_SPAWN_H
+
+#include <sys/types.h>
+
+#include "base/status.h"
+#include "net/poller.h"
+
+typedef struct spawn_request {
+  const char *file;        /* program; searched on PATH when it has no slash */
+  char *const *argv;       /* NULL-terminated */
+  char *const *envp;       /* NULL-terminated; NULL: ours */
+  const char *folder;      /* working folder; NULL: ours */
+  int stdout_fd, stderr_fd; /* duplicated to 1 and 2; -1: ours. Standard input is /dev/null */
+} spawn_request;
+
+/* Starts the program in a process group of its own (never a new session), with an empty
+ * signal mask, default signal dispositions and no descriptor from 3 up (io.open sets no
+ * CLOEXEC, so these are closed in the child, not merely marked). */
+lp_status spawn_process(const spawn_request *request, pid_t *pid, fault *fault);
+
+typedef struct child child;
+/* How a child ended: `signal` 0 and an exit `status`, or a signal. Called once. */
+typedef void (*child_fn)(void *owner, pid_t pid, int status, int signal);
+
+/* Watches a child of ours; it is reaped just before `fn` is called. NULL (fault) when no
+ * pidfd can be had; then the caller has to kill and wait for it. */
+child *child_watch(poller *poller, pid_t pid, child_fn fn, void *owner, fault *fault);
+pid_t child_pid(const child *child);
+/* Signals the child, or with `group` its whole process group; a child that was reaped
+ * is never signalled (its number may be somebody else's). */
+void child_signal(child *child, int signal, int group);
+/* Stops watching (without reaping when it still runs). Accepts NULL. */
+void child_free(child *child);
+
+#endif

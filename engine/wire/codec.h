@@ -1,0 +1,75 @@
+/* Lua values <-> MessagePack, straight from and to a Lua stack.
+ *
+ * One codec serves every link, so that a value refused over a socket is refused in
+ * memory as well, by the same rule and with the same words. Writing never runs Lua
+ * code except the `pack` function of a class given to lp.register; reading never
+ * allocates from a length it has not checked against the bytes at hand. */
+#ifndef LP_WIRE_CODEC_H
+#define LP_WIRE_CODEC_H
+
+#include <lua.h>
+
+#include "base/buffer.h"
+#include "base/status.h"
+
+/* Bounds of one message; each is an error when passed, never an assert. */
+typedef struct codec_limits {
+  size_t message_bytes; /* encoded size of all values written by one call */
+  size_t decoded_bytes; /* estimate of the memory the decoded values take */
+  int values;           /* parameters or results of one message */
+  int depth;            /* tables within tables */
+} codec_limits;
+
+/* 64 MiB, 256 MiB, 10,000 and 200. */
+extern const codec_limits codec_default_limits;
+
+/* Extension types after the hello (docs/wire.md lists their bytes). */
+enum codec_ext {
+  CODEC_EXT_CLIENT = 1,   /* a handle or client: the engine's, see codec_hooks */
+  CODEC_EXT_OBJECT = 2,   /* instance of a registered class: name, then its packed values */
+  CODEC_EXT_FRAME = 32    /* one length-prefixed frame; never a value */
+};
+
+/* How values that belong to the engine travel. All fields may be NULL. */
+typedef struct codec_hooks {
+  /* Value at `index` is a userdata that is not of a registered class. Appends one
+   * complete MessagePack value and returns true, or returns false: not ours. May raise. */
+  bool (*write_userdata)(lua_State *L, int index, buffer *out);
+  /* Pushes the value of an extension of type `type`, or returns false: unknown.
+   * May raise. */
+  bool (*read_ext)(lua_State *L, int type, const uint8_t *data, size_t length);
+} codec_hooks;
+
+typedef struct codec {
+  codec_limits limits;
+  codec_hooks hooks;
+} codec;
+
+/* Appends the array of the `count` values at absolute indices first, first+1, … to
+ * `out`. On a refusal `out->length` is back where it was and `fault` names what and
+ * where: "argument 2: .env.socket: cannot send a userdata (FILE*)". The word before
+ * the number is `what` ("argument", "result"). Needs a protected call around it only
+ * for the `pack` functions of registered classes and for the write_userdata hook. */
+lp_status codec_write(lua_State *L, int first, int count, const char *what, const codec *codec,
+                      buffer *out, fault *fault);
+
+/* Reads the MessagePack array of `length` bytes at `data` and pushes its elements,
+ * their number into `count`. Anything else than exactly one array is a fault that
+ * gives offset and expectation; then nothing is left on the stack. Out of memory
+ * raises, as in every Lua API: call it protected. */
+lp_status codec_read(lua_State *L, const uint8_t *data, size_t length, const codec *codec,
+                     int *count, fault *fault);
+
+/* Reads one value of any type (exactly `length` bytes) and pushes it. */
+lp_status codec_read_value(lua_State *L, const uint8_t *data, size_t length, const codec *codec,
+                           fault *fault);
+
+/* Opens the codec in a state: the marks of empty tables (lp.map, lp.array) and the
+ * registry of classes. Pushes a table of the Lua functions
+ *   map(t)  array(t)             mark t and return it
+ *   register(name, class, {pack=, unpack=})
+ *   pack(...) -> string          the array of the values, unpack(string) -> values
+ * May raise (memory). Call once per state. */
+int codec_open(lua_State *L);
+
+#endif
