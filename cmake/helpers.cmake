@@ -1,0 +1,39 @@
+# Two functions, so that a leaf CMakeLists.txt is a list of names: lp_layer for the
+# folders of the engine, lp_program for everything that has a main.
+
+# Flags of all our C code, tests and benchmarks included.
+function(lp_flags target)
+  target_compile_options(${target} PRIVATE
+    -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes)
+  if(LP_WERROR)
+    target_compile_options(${target} PRIVATE -Werror)
+  endif()
+  if(LP_FAULTS)
+    target_compile_definitions(${target} PRIVATE LP_FAULTS)
+  endif()
+  if(LP_SANITIZE)
+    set(flags -fsanitize=${LP_SANITIZE} -fno-omit-frame-pointer)
+    if(LP_SANITIZE MATCHES undefined)
+      list(APPEND flags -fno-sanitize-recover=undefined)
+    endif()
+    target_compile_options(${target} PRIVATE ${flags})
+    target_link_options(${target} PRIVATE ${flags})
+  endif()
+endfunction()
+
+# lp_layer([EXCEPT FILE...]): the calling folder's .c files are part of the engine.
+function(lp_layer)
+  cmake_parse_arguments(ARG "" "" "EXCEPT" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS *.c)
+  foreach(file ${ARG_EXCEPT})
+    list(REMOVE_ITEM sources ${CMAKE_CURRENT_SOURCE_DIR}/${file})
+  endforeach()
+  target_sources(lp_engine PRIVATE ${sources})
+endfunction()
+
+# lp_program(NAME SOURCE LIBRARY...): one executable of one file, built by name only.
+function(lp_program name source)
+  add_executable(${name} EXCLUDE_FROM_ALL ${source})
+  lp_flags(${name})
+  target_link_libraries(${name} PRIVATE ${ARGN} Threads::Threads)
+endfunction()
