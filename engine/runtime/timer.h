@@ -1,7 +1,7 @@
 /* Deadlines: a hierarchical timer wheel, pure (no clock, no descriptors). The loop that
  * owns it feeds it the time and asks when to look again. Adding and cancelling are O(1);
  * most deadlines are cancelled. A timer never fires early, and at most one tick
- * (1 ms) late on a loop that looks in time. */
+ * (2^20 ns, about 1 ms) late on a loop that looks in time. */
 #ifndef LP_RUNTIME_TIMER_H
 #define LP_RUNTIME_TIMER_H
 
@@ -19,10 +19,12 @@ typedef struct timer {
 enum { TIMER_BITS = 6, TIMER_SLOTS = 1 << TIMER_BITS, TIMER_LEVELS = 6 };
 
 typedef struct timer_wheel {
-  int64_t tick;  /* ticks passed since clock 0 */
-  uint64_t used[TIMER_LEVELS]; /* bit per slot that may hold a timer */
+  int64_t now;   /* of the last advance */
+  int64_t tick;  /* ticks passed since clock 0 at `now` */
+  uint64_t used[TIMER_LEVELS]; /* bit per slot that holds a timer */
   list slots[TIMER_LEVELS][TIMER_SLOTS];
   list far;      /* beyond the last level, CLOCK_NEVER included */
+  list late;     /* started when it was due: fires at the next advance */
   list due;      /* being fired */
   int count;     /* timers started and not yet fired or cancelled */
 } timer_wheel;
@@ -37,8 +39,9 @@ void timer_start(timer_wheel *wheel, timer *timer, int64_t due);
 void timer_stop(timer_wheel *wheel, timer *timer);
 bool timer_running(const timer *timer);
 
-/* Fires what is due at `now`, in order of their ticks. Timers started from within for a
- * time that has passed fire at the next advance. */
+/* Fires what is due at `now`: first timers that were due when started, as they were
+ * started, then the others in order of their ticks. Timers started from within for a time
+ * that has passed fire at the next advance. A callback may advance the wheel. */
 void timer_advance(timer_wheel *wheel, int64_t now);
 /* When to call timer_advance next: a time not later than the earliest timer needs
  * (it may be earlier), CLOCK_NEVER when there is none. */
