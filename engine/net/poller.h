@@ -8,10 +8,13 @@
 typedef struct poller poller;
 typedef struct poller_watch poller_watch;
 
-enum { POLLER_READ = 1, POLLER_WRITE = 2 };
+/* POLLER_FAILED is only reported: the kernel would not watch the descriptor (it ran out of
+ * memory or watches), and the watch is off until it is set again. */
+enum { POLLER_READ = 1, POLLER_WRITE = 2, POLLER_FAILED = 4 };
 
-/* Called by poller_wait with the events that came (POLLER_*). It may free its own and
- * any other watch of the poller. */
+/* Called by poller_wait with the events that came (POLLER_*; after a hang-up or an error
+ * of the descriptor both READ and WRITE, as far as they are watched). It may free its own
+ * and any other watch of the poller, and may run poller_wait. */
 typedef void (*poller_fn)(void *owner, unsigned events);
 
 /* NULL when memory or descriptors are out. Never libev's default loop (which would
@@ -21,14 +24,16 @@ poller *poller_new(void);
 void poller_free(poller *poller);
 
 /* Watches `fd` for `events` (0: none yet). The poller owns neither. NULL: memory is
- * out, or the descriptor is of a kind that cannot be polled (a plain file). */
+ * out, or the descriptor is of a kind that cannot be polled (a plain file, /dev/null).
+ * The watch must be freed before the descriptor is closed. */
 poller_watch *poller_watch_new(poller *poller, int fd, unsigned events, poller_fn fn, void *owner);
 void poller_watch_set(poller_watch *watch, unsigned events);
 /* Stops watching; does not close the descriptor. Accepts NULL. */
 void poller_watch_free(poller_watch *watch);
 
-/* Waits for events at most `timeout_ns` (0: looks only, negative: for ever) and calls
- * the watches that are due. */
+/* Waits for events at most `timeout_ns` (0: looks only, negative: for ever; rounded up to
+ * a millisecond) and calls the watches that are due. It may return before its time
+ * without an event. */
 void poller_wait(poller *poller, int64_t timeout_ns);
 
 #endif

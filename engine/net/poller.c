@@ -1,0 +1,129 @@
+/* See poller.h. One private libev loop on epoll. What of libev could end the process is
+ * kept from happening: no async or signal watchers (they abort without descriptors), and
+ * only descriptors that epoll takes. What remains is libev's own few arrays, which abort
+ * when malloc has nothing left. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "net/poller.h"
+
+#include <ev.h>
+#include <stdbool.h>
+#include <sys/epoll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+
+struct poller {
+  struct ev_loop *loop; /* owned; holds one reference of ours, so that it waits without watches */
+  ev_timer timeout;     /* active within poller_wait only */
+};
+
+struct poller_watch {
+  ev_io io;
+  struct ev_loop *loop;
+  poller_fn fn;
+  void *owner;
+};
+
+/* Ends the wait by having been due; there is nothing else to do. */
+static void on_timeout(struct ev_loop *loop, ev_timer *timer, int events) {
+  (void)loop, (void)timer, (void)events;
+}
+
+poller *poller_new(void) {
+  poller *self = mem_new(sizeof *self);
+  if (!self) return NULL;
+  self->loop =
+      ev_loop_new(EVBACKEND_EPOLL | EVFLAG_NOENV | EVFLAG_NOSIGMASK | (unsigned)EVFLAG_NOTIMERFD);
+  if (!self->loop) {
+    mem_free(self);
+    return NULL;
+  }
+  ev_ref(self->loop);
+  ev_init(&self->timeout, on_timeout);
+  return self;
+}
+
+void poller_free(poller *self) {
+  if (!self) return;
+  ev_unref(self->loop);
+  ev_loop_destroy(self->loop);
+  mem_free(self);
+}
+
+static bool epoll_takes(int fd) {
+  int probe = epoll_create1(EPOLL_CLOEXEC);
+  if (probe < 0) return false;
+  struct epoll_event event = {0};
+  bool taken = !epoll_ctl(probe, EPOLL_CTL_ADD, fd, &event);
+  close(probe);
+  return taken;
+}
+
+/* libev takes what epoll refuses as always ready, which would spin. Of character devices
+ * some can be polled (terminals) and some not (/dev/null): those are tried. */
+static bool can_be_polled(int fd) {
+  struct stat status;
+  if (fstat(fd, &status)) return false;
+  if (S_ISREG(status.st_mode) || S_ISDIR(status.st_mode) || S_ISBLK(status.st_mode)) return false;
+  return !S_ISCHR(status.st_mode) || epoll_takes(fd);
+}
+
+static int events_to_ev(unsigned events) {
+  return (events & POLLER_READ ? EV_READ : 0) | (events & POLLER_WRITE ? EV_WRITE : 0);
+}
+
+static void on_io(struct ev_loop *loop, ev_io *io, int events) {
+  (void)loop;
+  poller_watch *watch = io->data;
+  unsigned came = (events & EV_READ ? POLLER_READ : 0U) | (events & EV_WRITE ? POLLER_WRITE : 0U) |
+                  (events & EV_ERROR ? POLLER_FAILED : 0U);
+  watch->fn(watch->owner, came); /* may have freed the watch */
+}
+
+poller_watch *poller_watch_new(poller *self, int fd, unsigned events, poller_fn fn, void *owner) {
+  if (!can_be_polled(fd)) return NULL;
+  poller_watch *watch = mem_new(sizeof *watch);
+  if (!watch) return NULL;
+  watch->loop = self->loop;
+  watch->fn = fn;
+  watch->owner = owner;
+  ev_io_init(&watch->io, on_io, fd, events_to_ev(events));
+  watch->io.data = watch;
+  if (events) ev_io_start(watch->loop, &watch->io);
+  return watch;
+}
+
+void poller_watch_set(poller_watch *watch, unsigned events) {
+  int wanted = events_to_ev(events);
+  int current = ev_is_active(&watch->io) ? watch->io.events & (EV_READ | EV_WRITE) : 0;
+  if (wanted == current) return;
+  int fd = watch->io.fd;
+  ev_io_stop(watch->loop, &watch->io);
+  ev_io_set(&watch->io, fd, wanted);
+  if (wanted) ev_io_start(watch->loop, &watch->io);
+}
+
+void poller_watch_free(poller_watch *watch) {
+  if (!watch) return;
+  ev_io_stop(watch->loop, &watch->io); /* takes back an event that is pending, too */
+  mem_free(watch);
+}
+
+static void wait_at_most(poller *self, int64_t timeout_ns) {
+  ev_timer_stop(self->loop, &self->timeout); /* an outer wait's, which has come back already */
+  ev_now_update(self->loop); /* libev counts from the last time it looked at the clock */
+  ev_timer_set(&self->timeout, (double)timeout_ns * 1e-9, 0.);
+  ev_timer_start(self->loop, &self->timeout);
+  ev_run(self->loop, EVRUN_ONCE);
+  ev_timer_stop(self->loop, &self->timeout);
+}
+
+void poller_wait(poller *self, int64_t timeout_ns) {
+  if (timeout_ns > 0)
+    wait_at_most(self, timeout_ns);
+  else
+    ev_run(self->loop, timeout_ns ? EVRUN_ONCE : EVRUN_NOWAIT);
+}
