@@ -25,17 +25,21 @@ typedef struct spawn_request {
 lp_status spawn_process(const spawn_request *request, pid_t *pid, fault *fault);
 
 typedef struct child child;
-/* How a child ended: `signal` 0 and an exit `status`, or a signal. Called once. */
+/* How a child ended: `signal` 0 and an exit `status`, or a signal. Called once; may free
+ * the child. */
+enum { CHILD_STATUS_UNKNOWN = -1 }; /* a host that waits for every process was first */
 typedef void (*child_fn)(void *owner, pid_t pid, int status, int signal);
 
-/* Watches a child of ours; it is reaped just before `fn` is called. NULL (fault) when no
- * pidfd can be had; then the caller has to kill and wait for it. */
+/* Watches a child of ours; it is reaped just before `fn` is called. What it left in its
+ * process group is killed (SIGKILL) before it is reaped: children of a node end with it.
+ * NULL (fault) when no pidfd can be had; then the caller has to kill and wait for it. */
 child *child_watch(poller *poller, pid_t pid, child_fn fn, void *owner, fault *fault);
 pid_t child_pid(const child *child);
 /* Signals the child, or with `group` its whole process group; a child that was reaped
  * is never signalled (its number may be somebody else's). */
 void child_signal(child *child, int signal, int group);
-/* Stops watching (without reaping when it still runs). Accepts NULL. */
+/* Stops watching; a child that has ended is reaped, one that still runs is left alone.
+ * Accepts NULL. */
 void child_free(child *child);
 
 #endif
