@@ -7,10 +7,10 @@
 #include "pair.h"
 
 /* False: the other side closed before the first byte. */
-static int read_all(peer *peer, char *bytes, size_t size) {
+static int read_all(peer *self, char *bytes, size_t size) {
   size_t have = 0;
   while (have < size) {
-    size_t got = peer_read(peer, bytes + have, size - have);
+    size_t got = peer_read(self, bytes + have, size - have);
     if (!got) return 0;
     have += got;
   }
@@ -24,17 +24,17 @@ static char *message_new(size_t size) {
   return bytes;
 }
 
-static void serve(const floor_args *args, peer *peer) {
+static void serve(const floor_args *args, peer *self) {
   size_t size = (size_t)floor_number(args, "--bytes", 1 << 20);
   char *bytes = message_new(size);
-  while (read_all(peer, bytes, size)) peer_write(peer, bytes, size);
+  while (read_all(self, bytes, size)) peer_write(self, bytes, size);
   free(bytes);
 }
 
-static void call(peer *peer, char *bytes, size_t size, long rounds) {
+static void call(peer *self, char *bytes, size_t size, long rounds) {
   for (long i = 0; i < rounds; i++) {
-    peer_write(peer, bytes, size);
-    if (!read_all(peer, bytes, size)) floor_die("the server closed");
+    peer_write(self, bytes, size);
+    if (!read_all(self, bytes, size)) floor_die("the server closed");
   }
 }
 
@@ -70,15 +70,15 @@ int main(int argc, char **argv) {
   set_buffers(fds, floor_number(&args, "--sockbuf", 0));
   pid_t child = pair_fork(&args, fds, serve);
   floor_pin(&args, 0);
-  peer peer = peer_open(fds[0]);
+  peer self = peer_open(fds[0]);
   char *bytes = message_new(size);
-  call(&peer, bytes, size, args.rounds / 10 + 1); /* warms up */
+  call(&self, bytes, size, args.rounds / 10 + 1); /* warms up */
   int64_t start = floor_now();
-  call(&peer, bytes, size, args.rounds);
+  call(&self, bytes, size, args.rounds);
   floor_begin(&args, floor_now() - start, args.rounds);
-  printf(",\"link\":\"%s\",\"bytes\":%zu,\"sockbuf\":%d", link, size, granted(peer.fd));
+  printf(",\"link\":\"%s\",\"bytes\":%zu,\"sockbuf\":%d", link, size, granted(self.fd));
   floor_end();
   free(bytes);
-  pair_close(&peer, child);
+  pair_close(&self, child);
   return 0;
 }

@@ -70,17 +70,17 @@ int main(int argc, char **argv) {
   static const char *const known[] = {"--mode", NULL};
   floor_args args;
   floor_init(&args, argc, argv, "coroutine_switch", 5000000, known);
-  const mode *mode = find_mode(floor_option(&args, "--mode", "switch"));
+  const mode *chosen = find_mode(floor_option(&args, "--mode", "switch"));
   floor_pin(&args, 0);
   lua_State *L = luaL_newstate();
   if (!L) floor_die("lua");
   luaL_openlibs(L);
-  if (luaL_dostring(L, mode->source)) floor_die("lua");
-  mode->run(L, args.rounds / 10 + 1); /* warms up */
+  if (luaL_dostring(L, chosen->source)) floor_die("lua");
+  chosen->run(L, args.rounds / 10 + 1); /* warms up */
   int64_t begin = floor_now();
-  mode->run(L, args.rounds);
+  chosen->run(L, args.rounds);
   floor_begin(&args, floor_now() - begin, args.rounds);
-  printf(",\"mode\":\"%s\"", mode->name);
+  printf(",\"mode\":\"%s\"", chosen->name);
   floor_end();
   lua_close(L);
   return 0;

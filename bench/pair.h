@@ -46,53 +46,53 @@ static inline void pair_open(const char *link, int fds[2]) {
 }
 
 static inline peer peer_open(int fd) {
-  peer peer = {fd, epoll_create1(0)};
+  peer self = {fd, epoll_create1(0)};
   struct epoll_event event = {.events = EPOLLIN};
-  if (fcntl(fd, F_SETFL, O_NONBLOCK) || epoll_ctl(peer.epoll, EPOLL_CTL_ADD, fd, &event))
+  if (fcntl(fd, F_SETFL, O_NONBLOCK) || epoll_ctl(self.epoll, EPOLL_CTL_ADD, fd, &event))
     floor_die("epoll");
-  return peer;
+  return self;
 }
 
 /* Sleeps until the socket is ready for what it waits for. */
-static inline void peer_wait(peer *peer) {
+static inline void peer_wait(peer *self) {
   struct epoll_event event;
-  while (epoll_wait(peer->epoll, &event, 1, -1) < 0)
+  while (epoll_wait(self->epoll, &event, 1, -1) < 0)
     if (errno != EINTR) floor_die("epoll_wait");
 }
 
-static inline void peer_want(peer *peer, uint32_t events) {
+static inline void peer_want(peer *self, uint32_t events) {
   struct epoll_event event = {.events = events};
-  if (epoll_ctl(peer->epoll, EPOLL_CTL_MOD, peer->fd, &event)) floor_die("epoll_ctl");
+  if (epoll_ctl(self->epoll, EPOLL_CTL_MOD, self->fd, &event)) floor_die("epoll_ctl");
 }
 
 /* Waits, then reads once. 0: the other side closed. */
-static inline size_t peer_read(peer *peer, char *bytes, size_t size) {
+static inline size_t peer_read(peer *self, char *bytes, size_t size) {
   for (;;) {
-    peer_wait(peer);
-    ssize_t got = read(peer->fd, bytes, size);
+    peer_wait(self);
+    ssize_t got = read(self->fd, bytes, size);
     if (got >= 0) return (size_t)got;
     if (errno == ECONNRESET) return 0;
     if (errno != EAGAIN && errno != EINTR) floor_die("read");
   }
 }
 
-static inline void peer_write(peer *peer, const char *bytes, size_t size) {
-  ssize_t sent = write(peer->fd, bytes, size);
+static inline void peer_write(peer *self, const char *bytes, size_t size) {
+  ssize_t sent = write(self->fd, bytes, size);
   size_t done = sent > 0 ? (size_t)sent : 0;
   if (done == size) return;
-  peer_want(peer, EPOLLOUT);
+  peer_want(self, EPOLLOUT);
   while (done < size) {
-    peer_wait(peer);
-    sent = write(peer->fd, bytes + done, size - done);
+    peer_wait(self);
+    sent = write(self->fd, bytes + done, size - done);
     if (sent < 0 && errno != EAGAIN && errno != EINTR) floor_die("write");
     if (sent > 0) done += (size_t)sent;
   }
-  peer_want(peer, EPOLLIN);
+  peer_want(self, EPOLLIN);
 }
 
 /* Starts `serve` in a child, which ends with us; returns its process id. */
 static inline pid_t pair_fork(const floor_args *args, int fds[2],
-                              void (*serve)(const floor_args *args, peer *peer)) {
+                              void (*serve)(const floor_args *args, peer *self)) {
   pid_t child = fork();
   if (child < 0) floor_die("fork");
   if (child) {
@@ -102,15 +102,15 @@ static inline pid_t pair_fork(const floor_args *args, int fds[2],
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   close(fds[0]);
   floor_pin(args, 1);
-  peer peer = peer_open(fds[1]);
-  serve(args, &peer);
+  peer self = peer_open(fds[1]);
+  serve(args, &self);
   _exit(0);
 }
 
-static inline void pair_close(peer *peer, pid_t child) {
+static inline void pair_close(peer *self, pid_t child) {
   int status;
-  close(peer->fd);
-  close(peer->epoll);
+  close(self->fd);
+  close(self->epoll);
   if (waitpid(child, &status, 0) != child || status) floor_die("the server side");
 }
 

@@ -51,37 +51,37 @@ static long mailbox_take(mailbox *box) {
 }
 
 static void *serve(void *argument) {
-  pair *pair = argument;
+  pair *both = argument;
   long value;
-  floor_pin(pair->args, 1);
-  while ((value = mailbox_take(&pair->request)) != LAST) mailbox_put(&pair->answer, value);
+  floor_pin(both->args, 1);
+  while ((value = mailbox_take(&both->request)) != LAST) mailbox_put(&both->answer, value);
   return NULL;
 }
 
-static void call(pair *pair, long rounds) {
+static void call(pair *both, long rounds) {
   for (long i = 0; i < rounds; i++) {
-    mailbox_put(&pair->request, i);
-    if (mailbox_take(&pair->answer) != i) floor_die("a wrong answer");
+    mailbox_put(&both->request, i);
+    if (mailbox_take(&both->answer) != i) floor_die("a wrong answer");
   }
 }
 
 int main(int argc, char **argv) {
   floor_args args;
   floor_init(&args, argc, argv, "thread_wakeup", 200000, NULL);
-  pair pair = {.args = &args};
+  pair both = {.args = &args};
   pthread_t thread;
-  mailbox_open(&pair.request);
-  mailbox_open(&pair.answer);
-  if (pthread_create(&thread, NULL, serve, &pair)) floor_die("pthread_create");
+  mailbox_open(&both.request);
+  mailbox_open(&both.answer);
+  if (pthread_create(&thread, NULL, serve, &both)) floor_die("pthread_create");
   floor_pin(&args, 0);
-  call(&pair, args.rounds / 10 + 1); /* warms up */
+  call(&both, args.rounds / 10 + 1); /* warms up */
   int64_t start = floor_now();
-  call(&pair, args.rounds);
+  call(&both, args.rounds);
   floor_begin(&args, floor_now() - start, args.rounds);
   floor_end();
-  mailbox_put(&pair.request, LAST);
+  mailbox_put(&both.request, LAST);
   pthread_join(thread, NULL);
-  mailbox_close(&pair.request);
-  mailbox_close(&pair.answer);
+  mailbox_close(&both.request);
+  mailbox_close(&both.answer);
   return 0;
 }

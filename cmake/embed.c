@@ -23,16 +23,16 @@ static void fail(const char *what, const char *why) {
 }
 
 /* "lp/service/init.lua" => "lp.service" */
-static void name_module(module *module, const char *path) {
+static void name_module(module *out, const char *path) {
   size_t length = strlen(path);
-  if (length < 5 || length >= sizeof module->name || strcmp(path + length - 4, ".lua"))
+  if (length < 5 || length >= sizeof out->name || strcmp(path + length - 4, ".lua"))
     fail(path, "not a short path that ends in .lua");
-  module->path = path;
-  memcpy(module->name, path, length - 4);
+  out->path = path;
+  memcpy(out->name, path, length - 4);
   length -= 4;
   if (length > 5 && !strncmp(path + length - 5, "/init", 5)) length -= 5;
-  module->name[length] = 0;
-  for (char *c = module->name; *c; c++)
+  out->name[length] = 0;
+  for (char *c = out->name; *c; c++)
     if (*c == '/') *c = '.';
 }
 
@@ -53,14 +53,14 @@ static int write_bytes(lua_State *L, const void *bytes, size_t count, void *data
   return ferror(out->file);
 }
 
-static void write_module(lua_State *L, FILE *file, module *module, int number) {
+static void write_module(lua_State *L, FILE *file, module *entry, int number) {
   output out = {file, 0};
-  if (luaL_loadfilex(L, module->path, "t")) fail("cannot compile", lua_tostring(L, -1));
-  lua_pop(L, 1);
+  if (luaL_loadfilex(L, entry->path, "t")) fail("cannot compile", lua_tostring(L, -1));
   fprintf(file, "static const unsigned char code_%d[] = {\n", number);
-  if (lua_dump(L, write_bytes, &out, 0)) fail(module->path, "cannot write");
+  if (lua_dump(L, write_bytes, &out, 0)) fail(entry->path, "cannot write");
+  lua_pop(L, 1);
   fprintf(file, "};\n\n");
-  module->size = out.size;
+  entry->size = out.size;
 }
 
 static void write_table(FILE *file, const module *modules, int count) {
