@@ -236,7 +236,7 @@ static void a_closed_stream_becomes_dev_null(void) {
   int saved_in = fcntl(0, F_DUPFD_CLOEXEC, 3), saved_out = fcntl(1, F_DUPFD_CLOEXEC, 3);
   close(0);
   close(1);
-  pid_t pid = start("readlink /proc/$$/fd/0 >&2; readlink /proc/$$/fd/1 >&2; :", -1, ends[1]);
+  pid_t pid = start("a=$(readlink /proc/$$/fd/0 /proc/$$/fd/1); echo \"$a\" >&2", -1, ends[1]);
   dup2(saved_out, 1);
   if (saved_in >= 0) dup2(saved_in, 0);
   close(saved_out);
