@@ -1,0 +1,258 @@
+--- The words of the command line `lp …`.
+-- One table describes commands and options; the parser, the help texts and the splitting
+-- of words between `lp` and the script are all made from it. Nothing here prints or exits:
+-- the command does, with what `cli.parse` returns.
+-- @module lp.cli
+
+local options = require "lp.options"
+
+local cli = {}
+
+--- Launch types, in the order messages list them.
+cli.launch_types = {"local_mt", "local_mp", "test_mt", "test_mp"}
+
+-- ---------------------------------------------------------------- values
+
+--- A converter for the parser from a rule of lp.options.
+local function by_rule(rule, prepare)
+  return function(text)
+    local value, expected = rule(prepare and prepare(text) or text)
+    if value == nil then return nil, ("expected %s, got '%s'"):format(expected, text) end
+    return value
+  end
+end
+
+local function any_number(value)
+  if type(value) == "number" and value == value then return value end
+  return nil, "a number of seconds (0 kills at once, a negative number never kills)"
+end
+
+--- LABEL.KEY=VALUE; the key may have dots of its own (`worker.env.HOME=/tmp`).
+local function setting(text)
+  local label, key, value = text:match("^([^.=]+)%.([^=]+)=(.*)$")
+  if not label then return nil, ("expected LABEL.KEY=VALUE, got '%s'"):format(text) end
+  return {label = label, key = key, value = value}
+end
+
+local function words(list)
+  local quoted = {}
+  for i, word in ipairs(list) do quoted[i] = "'" .. word .. "'" end
+  return table.concat(quoted, ", ")
+end
+
+local function launch_type(text)
+  for _, known in ipairs(cli.launch_types) do
+    if text == known then return text end
+  end
+  return nil, ("unknown launch type '%s' (known: %s)"):format(text, words(cli.launch_types))
+end
+
+-- ---------------------------------------------------------------- the table
+
+--- Options of `lp run`. `target` is the field in the result; without `value` an option is
+-- a switch that sets the field to `sets`. `alias` is Launchpad's spelling, which is also
+-- taken out of the words after the script.
+local run_options = {
+  {name = "--launch", alias = "--lp_launch_type", target = "launch_type", value = "TYPE",
+   convert = launch_type,
+   help = "Where nodes run: local_mt (threads, the default), local_mp (processes), test_mt, test_mp."},
+  {name = "--notice", alias = "--lp_termination_notice_secs", target = "notice",
+   value = "SECONDS", convert = by_rule(any_number, tonumber),
+   help = "Time between asking nodes to stop and killing them (default 10; 0: at once; negative: never kill)."},
+  {name = "--name", target = "name", value = "NAME", convert = by_rule(options.text),
+   help = "Name of the run instead of the program's."},
+  {name = "--set", target = "set", value = "LABEL.KEY=VALUE", convert = setting, many = true,
+   help = "Set an option for the nodes of a label; may be repeated."},
+  {name = "--threads", target = "threads", value = "N",
+   convert = by_rule(options.integer("a whole number, 1 or more", 1), tonumber),
+   help = "Threads for nodes in one process (default 64); beyond that nodes share."},
+  {name = "--seed", target = "seed", value = "N",
+   convert = by_rule(options.integer("a whole number, 0 or more", 0), tonumber),
+   help = "Seed of math.random in the nodes, for runs that repeat."},
+  {name = "--log-level", target = "log_level", value = "LEVEL",
+   convert = by_rule(options.one_of("debug", "info", "warning", "error")),
+   help = "Lowest level of lp.log that is shown: debug, info (the default), warning, error."},
+  {name = "--no-color", target = "color", sets = false,
+   help = "No colours, also on a terminal."},
+}
+
+--- Commands in the order of the help. `script`: the first plain word is a script and what
+-- follows belongs to it. `words`: everything is passed on untouched.
+local commands = {
+  {name = "run", usage = "lp run [options] PROGRAM.lua [program flags]", script = true,
+   options = run_options,
+   help = "Launch a program and wait for it. PROGRAM.lua may be - for standard input."},
+  {name = "test", usage = "lp test [SPECS...]", words = true,
+   help = "Run busted specs inside the engine; they may launch programs."},
+  {name = "version", usage = "lp version", help = "Print the version."},
+  {name = "help", usage = "lp help [COMMAND]", topic = true,
+   help = "Show this text, or that of a command."},
+}
+
+local command_named = {}
+for _, command in ipairs(commands) do command_named[command.name] = command end
+
+-- ---------------------------------------------------------------- results
+
+--- What ends the command before anything runs, raised through the parser.
+local function finish(status, text)
+  error({status = status, stream = status == 0 and "stdout" or "stderr", text = text}, 0)
+end
+
+local function usage_error(usage, message)
+  finish(2, ("lp: %s\nUsage: %s\n"):format(message, usage))
+end
+
+-- ---------------------------------------------------------------- options
+
+--- `--launch_type` -> `--launch-type`: `_` equals `-` in names.
+local function normal(word)
+  return "--" .. word:gsub("^%-%-?", ""):gsub("_", "-")
+end
+
+local function index_options(command)
+  local index = {}
+  for _, option in ipairs(command.options or {}) do
+    index[normal(option.name)] = option
+    if option.alias then index[normal(option.alias)] = option end
+  end
+  return index
+end
+
+--- Splits `--name=value`. The name comes in its normal form.
+local function split(word)
+  local name, value = word:match("^(%-%-?[^=]+)=(.*)$")
+  return normal(name or word), value
+end
+
+--- The option at `list[at]` as one word, `--name` or `--name=value`, in the spelling of the
+-- table, so that the parser takes no value for an option ("--notice -1"). An unknown one
+-- stays as it is: the parser will say so.
+-- @treturn string the word
+-- @treturn int how many words it was
+local function take(index, list, at)
+  local name, value = split(list[at])
+  local option = index[name]
+  if not option then return list[at], 1 end
+  local count = 1
+  if option.value and value == nil and list[at + 1] then value, count = list[at + 1], 2 end
+  return value and option.name .. "=" .. value or option.name, count
+end
+
+--- Divides the words after `run` into options, script and the script's words.
+-- Only `--lp_…` words are ours after the script, and none after `--`.
+local function divide(index, list)
+  local own, script, rest = {}, nil, {}
+  local at, pattern = 1, "^%-."
+  while list[at] do
+    local word, count = list[at], 1
+    if script and word == "--" then pattern = "^$" end
+    if word:find(pattern) then
+      own[#own + 1], count = take(index, list, at)
+    elseif script then
+      rest[#rest + 1] = word
+    else
+      script, pattern = word, "^%-%-?lp[_-]"
+    end
+    at = at + count
+  end
+  return own, script, rest
+end
+
+-- ---------------------------------------------------------------- the parser
+
+--- The argparse parser of a command, from the table.
+local function parser_of(command)
+  local parser = require("argparse")(command.usage:match("^lp %a+"), command.help)
+  parser:add_help(false):usage("Usage: " .. command.usage)
+  for _, option in ipairs(command.options or {}) do
+    local element
+    if option.value then
+      element = parser:option(option.name):argname(option.value):convert(option.convert)
+      element:count(option.many and "*" or "0-1")
+    else
+      element = parser:flag(option.name)
+      element:action(function(result) result[option.target] = option.sets end)
+    end
+    element:target(option.target):description(option.help)
+  end
+  parser:flag("-h --help"):description("Show this text."):action(function()
+    finish(0, parser:get_help() .. "\n")
+  end)
+  parser.error = function(_, message) usage_error(command.usage, message) end
+  return parser
+end
+
+-- ---------------------------------------------------------------- commands
+
+local function overview()
+  local lines = {"Usage: lp COMMAND ...", "", "Commands:"}
+  for _, command in ipairs(commands) do
+    lines[#lines + 1] = ("  %-46s %s"):format(command.usage, command.help)
+  end
+  lines[#lines + 1] = ""
+  lines[#lines + 1] = "lp help COMMAND shows the options of a command."
+  return table.concat(lines, "\n") .. "\n"
+end
+
+local function help(name)
+  if name == nil then finish(0, overview()) end
+  local command = command_named[name]
+  if not command then
+    usage_error("lp help [COMMAND]", ("unknown command '%s'"):format(name))
+  end
+  finish(0, parser_of(command):get_help() .. "\n")
+end
+
+local function asks_for_help(word)
+  return word == "--help" or word == "-h"
+end
+
+local function parse_script_command(command, list)
+  local own, script, rest = divide(index_options(command), list)
+  local parsed = #own > 0 and parser_of(command):parse(own) or {}
+  if not script then usage_error(command.usage, "the program is missing") end
+  return {command = command.name, script = script, script_args = rest, options = parsed}
+end
+
+local function parse_command(command, list)
+  if command.script then return parse_script_command(command, list) end
+  if asks_for_help(list[1]) then help(command.name) end
+  if command.topic then help(list[1]) end
+  if not command.words and list[1] then
+    usage_error(command.usage, ("unexpected word '%s'"):format(list[1]))
+  end
+  return {command = command.name, words = list, options = {}}
+end
+
+--- A word that is no command: perhaps a script whose `run` was forgotten.
+local function unknown_command(word)
+  local names = {}
+  for i, command in ipairs(commands) do names[i] = command.name end
+  local hint = word:find("%.lua$") and ("; to run it: lp run %s"):format(word) or ""
+  usage_error("lp COMMAND ...", ("unknown command '%s' (known: %s)%s")
+              :format(word, table.concat(names, ", "), hint))
+end
+
+local function parse(argv)
+  local first = argv[1]
+  if first == nil then finish(2, overview()) end
+  if asks_for_help(first) then help() end
+  if first == "--version" or first == "-v" then first = "version" end
+  local command = command_named[first] or unknown_command(first)
+  return parse_command(command, table.move(argv, 2, #argv, 1, {}))
+end
+
+--- Reads the words after `lp`.
+-- @tparam table argv array of words
+-- @treturn table {command=, options=, script=, script_args=, words=}: `script` and
+--   `script_args` for `run`, `words` for `test`; or nil and
+-- @treturn table {status=, stream="stdout"|"stderr", text=}: print the text and exit
+function cli.parse(argv)
+  local ok, result = pcall(parse, argv)
+  if ok then return result end
+  if type(result) == "table" and result.status then return nil, result end
+  error(result, 0)
+end
+
+return cli

@@ -1,0 +1,261 @@
+--- Nodes: what a service is made of, before it runs.
+-- A node is a record: a constructor with its arguments, and options. It knows nothing of
+-- threads or processes. Its place in a program (`name`, `label`, `index`) is filled in by
+-- program:add_node.
+-- @module lp.node
+
+local address = require "lp.address"
+local construct = require "lp.construct"
+local handle = require "lp.handle"
+local options = require "lp.options"
+
+local nodes = {}
+
+local Node = {__name = "lp.Node"}
+Node.__index = Node
+nodes.metatable = Node
+
+--- What each kind is: `constructs` makes an instance, whose `run` may be disabled;
+-- `serves`: other nodes can call it.
+local kinds = {
+  LuaNode = {constructs = false, serves = false},
+  LuaClassNode = {constructs = true, serves = false},
+  CourierNode = {constructs = true, serves = true},
+}
+
+--- Is `value` a node?
+function nodes.is(value)
+  return type(value) == "table" and debug.getmetatable(value) == Node
+end
+
+local function new(kind, ctor, ...)
+  return setmetatable({
+    kind = kind,
+    constructs = kinds[kind].constructs,
+    serves = kinds[kind].serves,
+    ctor = ctor,
+    args = table.pack(...),
+    settings = {},
+    addresses = {},
+    run_enabled = true,
+  }, Node)
+end
+
+--- A function that is run once: the node ends when it returns.
+-- @param fn a function, or anything callable
+-- @param ... its arguments
+function nodes.LuaNode(fn, ...)
+  if handle.is(fn) or not construct.callable(fn) then
+    error("lp.LuaNode: expected a function, got " .. options.describe(fn), 2)
+  end
+  return new("LuaNode", fn, ...)
+end
+
+--- An object with a `run` method, if it has one.
+-- @param ctor a constructor: a function, a class table with `__call`, or a table with `new`
+-- @param ... its arguments
+function nodes.LuaClassNode(ctor, ...)
+  construct.check("lp.LuaClassNode", ctor, 2)
+  return new("LuaClassNode", ctor, ...)
+end
+
+--- An object whose public methods other nodes can call.
+-- @param ctor a constructor: a function, a class table with `__call`, or a table with `new`
+-- @param ... its arguments
+function nodes.CourierNode(ctor, ...)
+  construct.check("lp.CourierNode", ctor, 2)
+  return new("CourierNode", ctor, ...)
+end
+
+--- The node in words: its name, or its kind while it is in no program.
+function Node:describe()
+  return self.name or ("a %s in no program"):format(self.kind)
+end
+
+function Node:__tostring()
+  return self.name and ("%s %s"):format(self.kind, self.name) or self.kind
+end
+
+--- Refuses calls with a dot, and changes that would come too late; at the user's line.
+local function check_open(self, method)
+  if not nodes.is(self) then
+    error(("call it with a colon: node:%s(…)"):format(method), 3)
+  end
+  if self.program and self.program.launched then
+    error(("node:%s: %s has been launched already"):format(method, self.name), 3)
+  end
+end
+
+--- Replaces the arguments of the constructor: for cyclic graphs.
+-- @return the node
+function Node:configure(...)
+  check_open(self, "configure")
+  self.args = table.pack(...)
+  return self
+end
+
+--- A handle of this node. Each call gives the same one.
+function Node:create_handle()
+  if not nodes.is(self) then error("call it with a colon: node:create_handle()", 2) end
+  self.handle = self.handle or handle.new(self)
+  return self.handle
+end
+
+local function set_run(self, method, enabled)
+  check_open(self, method)
+  if not self.constructs then
+    error(("node:%s: a %s is nothing but its function; this is for nodes with an object")
+          :format(method, self.kind), 3)
+  end
+  self.run_enabled = enabled
+  return self
+end
+
+--- Constructs the object but does not call its `run`: for tests, which call its methods.
+-- @return the node
+function Node:disable_run()
+  local node = set_run(self, "disable_run", false)
+  return node
+end
+
+--- Undoes disable_run.
+-- @return the node
+function Node:enable_run()
+  local node = set_run(self, "enable_run", true)
+  return node
+end
+
+--- Makes this node the listener of an lp.Address.
+-- @return the node
+function Node:allocate(place)
+  check_open(self, "allocate")
+  if not address.is(place) then
+    error("node:allocate: expected an lp.Address, got " .. options.describe(place), 2)
+  end
+  local ok, why = place:assign(self)
+  if not ok then error("node:allocate: " .. why, 2) end
+  self.addresses[#self.addresses + 1] = place
+  return self
+end
+
+-- ---------------------------------------------------------------- options
+
+local units = {[""] = 1, K = 1 << 10, M = 1 << 20, G = 1 << 30, T = 1 << 40}
+
+--- Bytes: a whole number, or a text with a unit of 1024: "256M", "1.5G".
+local function bytes(value)
+  local expected = 'a number of bytes or a text such as "256M"'
+  if type(value) == "string" then
+    local number, unit = value:match("^%s*(%d+%.?%d*)%s*([KMGT]?)i?B?%s*$")
+    value = number and tonumber(number) * units[unit]
+    value = value and math.floor(value)
+  end
+  local whole = math.type(value) and math.tointeger(value)
+  if whole and whole > 0 then return whole end
+  return nil, expected
+end
+
+--- An array of texts that are not empty.
+local function names(value)
+  local expected = "an array of names"
+  if type(value) ~= "table" then return nil, expected end
+  local copy = {}
+  for key, name in next, value do
+    if not math.tointeger(key) or not options.text(name) then return nil, expected end
+    copy[key] = name
+  end
+  if #copy ~= #value then return nil, expected end
+  return copy
+end
+
+--- Variables of the environment; numbers and booleans are written as text.
+local function environment(value)
+  local expected = "a table of names and texts"
+  if type(value) ~= "table" then return nil, expected end
+  local copy = {}
+  for name, text in next, value do
+    local kind = type(text)
+    if type(name) ~= "string" or not name:find("^[^=%z]+$") or
+       kind ~= "string" and kind ~= "number" and kind ~= "boolean" then
+      return nil, expected
+    end
+    copy[name] = tostring(text)
+    if copy[name]:find("%z") then return nil, expected end
+  end
+  return copy
+end
+
+--- Values of flags, laid over those of the program.
+local function arguments(value)
+  local expected = "a table of flags and their values"
+  if type(value) ~= "table" then return nil, expected end
+  for name in next, value do
+    if type(name) ~= "string" then return nil, expected end
+  end
+  return value
+end
+
+local restart_schema = {
+  max = options.integer("how many restarts are allowed, 0 or more", 0),
+  within = options.number("a number of seconds, more than 0", 0, true),
+  backoff = options.number("a number of seconds, 0 or more", 0),
+}
+
+local function restart(value)
+  if type(value) ~= "table" then return nil, "a table {max =, within =, backoff =}" end
+  local ok, checked = pcall(options.check, "restart", restart_schema, value, 0)
+  if ok then return checked end
+  return nil, "a table {max =, within =, backoff =} (" .. checked .. ")"
+end
+
+local function listen(value)
+  if type(value) == "string" and
+     (value:find("^tcp:.+:%d+$") or value:find("^unix:.+") or value:find("^inproc:.+")) then
+    return value
+  end
+  return nil, 'an address: "tcp:HOST:PORT", "unix:PATH" or "inproc:NAME"'
+end
+
+local count = options.integer("a whole number, 1 or more", 1)
+
+local schema = {
+  timeslice = options.number("a number of seconds, more than 0", 0, true),
+  max_pending = count,
+  max_concurrency = count,
+  on_full = options.one_of("wait", "fail"),
+  memory_limit = bytes,
+  on_failure = options.one_of("stop", "restart", "ignore"),
+  restart = restart,
+  priority_methods = names,
+  expose = names,
+  listen = listen,
+  token = options.text,
+  insecure = options.boolean,
+  env = environment,
+  args = arguments,
+  gc = options.one_of("incremental", "generational"),
+  loop = options.text,
+}
+
+--- Sets options; those of earlier calls stay unless named again. docs list them all.
+-- @tparam table given name -> value; unknown names and wrong types are refused
+-- @return the node
+function Node:options(given)
+  check_open(self, "options")
+  if type(given) ~= "table" then
+    error("node:options: expected a table, node:options{name = value}, got " ..
+          options.describe(given), 2)
+  end
+  local checked = options.check("node:options", schema, given, 2)
+  for name, value in pairs(self.settings) do
+    if checked[name] == nil then checked[name] = value end
+  end
+  if checked.listen and checked.listen:find("^tcp:") and not checked.token and
+     not checked.insecure then
+    error("node:options: listen on tcp needs token = \"…\" or insecure = true", 2)
+  end
+  self.settings = checked
+  return self
+end
+
+return nodes
