@@ -17,10 +17,13 @@ typedef struct codec_limits {
   size_t message_bytes; /* encoded size of all values written by one call */
   size_t decoded_bytes; /* estimate of the memory the decoded values take */
   int values;           /* parameters or results of one message */
-  int depth;            /* tables within tables */
+  int depth;            /* tables within tables; more than 200 counts as 200 */
+  size_t other_keys;    /* entries with a key that is no string, in all maps of one
+                           message read; 0: no bound. For links that are not trusted:
+                           chosen integer keys can make a table slow. */
 } codec_limits;
 
-/* 64 MiB, 256 MiB, 10,000 and 200. */
+/* 64 MiB, 256 MiB, 10,000, 200 and no bound. */
 extern const codec_limits codec_default_limits;
 
 /* Extension types after the hello (docs/wire.md lists their bytes). */
@@ -43,13 +46,17 @@ typedef struct codec_hooks {
 typedef struct codec {
   codec_limits limits;
   codec_hooks hooks;
+  bool plain; /* the peer sent no hello: extension types are neither written (instances
+                 go as plain tables, userdata is refused) nor read */
 } codec;
 
 /* Appends the array of the `count` values at absolute indices first, first+1, … to
  * `out`. On a refusal `out->length` is back where it was and `fault` names what and
  * where: "argument 2: .env.socket: cannot send a userdata (FILE*)". The word before
  * the number is `what` ("argument", "result"). Needs a protected call around it only
- * for the `pack` functions of registered classes and for the write_userdata hook. */
+ * for the `pack` functions of registered classes and for the write_userdata hook; when
+ * one of them raises, whoever caught it restores `out->length`. A `pack` function that
+ * makes something else write to `out` is refused (failed_precondition). */
 lp_status codec_write(lua_State *L, int first, int count, const char *what, const codec *codec,
                       buffer *out, fault *fault);
 
@@ -67,8 +74,10 @@ lp_status codec_read_value(lua_State *L, const uint8_t *data, size_t length, con
 /* Opens the codec in a state: the marks of empty tables (lp.map, lp.array) and the
  * registry of classes. Pushes a table of the Lua functions
  *   map(t)  array(t)             mark t and return it
- *   register(name, class, {pack=, unpack=})
- *   pack(...) -> string          the array of the values, unpack(string) -> values
+ *   register(name, class, {pack=, unpack=})       `class` is the metatable of the
+ *                                instances, or the table that is their __index
+ *   pack(...) -> string          the array of the values
+ *   unpack(string) -> values     (both without the engine's hooks)
  * May raise (memory). Call once per state. */
 int codec_open(lua_State *L);
 

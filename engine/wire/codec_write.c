@@ -1,0 +1,545 @@
+/* Lua values to MessagePack; see codec.h.
+ *
+ * Walks the values where they are, on the Lua stack, and stores behind `at`, which runs
+ * ahead of out->length until the end. Nothing here allocates in Lua, so no protected
+ * call is needed. Scalars are stored without asking for the message limit: the buffer
+ * may run SLACK bytes over it, and the exact size is compared once, at the end. The
+ * path to a refused value is put together while the walk unwinds, never before. */
+#include <assert.h>
+#include <lauxlib.h>
+#include <stdio.h>
+
+#include "wire/codec.h"
+#include "wire/codec_class.h"
+#include "wire/text.h"
+#include "wire/token.h"
+
+static_assert(sizeof(lua_Integer) == 8 && sizeof(lua_Number) == 8, "the wire has 64-bit numbers");
+
+enum {
+  DEPTH_MAX = 200, /* bounds the C stack as well */
+  LUA_SLOTS = 12,  /* Lua stack one level of nesting uses */
+  SLACK = 16,      /* more than the longest number or a header that grew */
+  EXT_HEAD = 3,    /* of an extension below 256 bytes */
+  PATH_TEXT = 200,
+  REASON_TEXT = 240
+};
+/* A frame's length field has 32 bits; this leaves room for what surrounds the values. */
+static const size_t message_bytes_max = 0xf0000000;
+
+typedef struct writer {
+  lua_State *L;
+  const codec *rules;
+  buffer *out;
+  uint8_t *at, *stop;       /* next byte; end of the room that may be used unasked */
+  size_t start;             /* out->length at the beginning */
+  size_t limit, ceiling;    /* message bytes; offset in `out` never passed: limit + SLACK */
+  int depth, depth_max;     /* tables that are open now */
+  lp_status status;         /* of the refusal */
+  bool pathless;            /* the refusal concerns the message, not one value */
+  bool path_cut;            /* the path is full */
+  size_t path_begin;        /* the path is path + path_begin, filled from its end */
+  char path[PATH_TEXT + 1]; /* ".env.socket" */
+  char reason[REASON_TEXT]; /* "cannot send a function" */
+  const void *open[DEPTH_MAX]; /* identities of the open tables: to see cycles */
+} writer;
+
+static bool write_value(writer *w, int index);
+
+static size_t smaller(size_t a, size_t b) {
+  return a < b ? a : b;
+}
+
+/* ---- refusals ----------------------------------------------------------------- */
+
+static bool refuse(writer *w, lp_status status, const char *reason) {
+  w->status = status;
+  snprintf(w->reason, sizeof w->reason, "%s", reason);
+  return false;
+}
+
+static bool refuse_message(writer *w, const char *reason) {
+  w->pathless = true;
+  return refuse(w, LP_RESOURCE_EXHAUSTED, reason);
+}
+
+static bool too_large(writer *w, size_t bytes) {
+  char reason[REASON_TEXT];
+  snprintf(reason, sizeof reason, "message too large: %zu bytes > limit %zu", bytes, w->limit);
+  return refuse_message(w, reason);
+}
+
+static bool refuse_type(writer *w, int index) {
+  int type = lua_type(w->L, index);
+  if (type == LUA_TTHREAD) return refuse(w, LP_INVALID_ARGUMENT, "cannot send a coroutine");
+  if (type == LUA_TLIGHTUSERDATA)
+    return refuse(w, LP_INVALID_ARGUMENT, "cannot send a light userdata");
+  char reason[REASON_TEXT];
+  const char *name = type == LUA_TUSERDATA ? class_type_name(w->L, index) : NULL;
+  const char *kind = lua_typename(w->L, type);
+  if (name) snprintf(reason, sizeof reason, "cannot send a %s (%.100s)", kind, name);
+  else snprintf(reason, sizeof reason, "cannot send a %s", kind);
+  return refuse(w, LP_INVALID_ARGUMENT, reason);
+}
+
+/* Puts `part` before the path; a path that grows too long loses its beginning. */
+static bool within(writer *w, const char *part) {
+  static const char cut[] = "…";
+  size_t length = strlen(part);
+  if (w->pathless || w->path_cut) return false;
+  w->path_cut = length + sizeof cut > w->path_begin;
+  if (w->path_cut) {
+    part = cut;
+    length = sizeof cut - 1;
+  }
+  w->path_begin -= length;
+  memcpy(w->path + w->path_begin, part, length);
+  return false;
+}
+
+static bool within_index(writer *w, lua_Integer index) {
+  char part[32];
+  snprintf(part, sizeof part, "[%lld]", (long long)index);
+  return within(w, part);
+}
+
+static bool within_string_key(writer *w, const char *key, size_t length) {
+  char quoted[TEXT_QUOTED], part[TEXT_QUOTED + 2];
+  if (text_is_name(key, length)) snprintf(part, sizeof part, ".%.*s", (int)length, key);
+  else snprintf(part, sizeof part, "[%s]", text_quote(quoted, key, length));
+  return within(w, part);
+}
+
+/* The key at `index` leads to the refused value. */
+static bool within_key(writer *w, int index) {
+  lua_State *L = w->L;
+  char part[48];
+  size_t length;
+  switch (lua_type(L, index)) {
+    case LUA_TSTRING: {
+      const char *key = lua_tolstring(L, index, &length);
+      return within_string_key(w, key, length);
+    }
+    case LUA_TNUMBER:
+      if (lua_isinteger(L, index)) return within_index(w, lua_tointeger(L, index));
+      snprintf(part, sizeof part, "[%.14g]", lua_tonumber(L, index));
+      return within(w, part);
+    case LUA_TBOOLEAN:
+      return within(w, lua_toboolean(L, index) ? "[true]" : "[false]");
+    default:
+      snprintf(part, sizeof part, "[%s]", luaL_typename(L, index));
+      return within(w, part);
+  }
+}
+
+/* ---- room --------------------------------------------------------------------- */
+
+static size_t offset(const writer *w) {
+  return (size_t)(w->at - w->out->data);
+}
+
+/* Takes over where `out` is after its memory may have moved. */
+static void reload(writer *w, size_t length) {
+  w->at = w->out->data + length;
+  w->stop = w->out->data + smaller(w->out->capacity, w->ceiling);
+}
+
+static bool grow(writer *w, size_t bytes) {
+  size_t length = offset(w);
+  if (bytes > w->ceiling - length) return too_large(w, length - w->start + bytes);
+  w->out->length = length;
+  if (!buffer_reserve(w->out, bytes)) return refuse_message(w, "out of memory");
+  reload(w, length);
+  return true;
+}
+
+static inline bool room(writer *w, size_t bytes) {
+  return (size_t)(w->stop - w->at) >= bytes || grow(w, bytes);
+}
+
+/* Moves everything from `from` on by `bytes`, for a header longer than was reserved. */
+static bool shift(writer *w, size_t from, size_t bytes) {
+  if (!room(w, bytes)) return false;
+  uint8_t *data = w->out->data + from;
+  memmove(data + bytes, data, (size_t)(w->at - data));
+  w->at += bytes;
+  return true;
+}
+
+/* ---- scalars ------------------------------------------------------------------ */
+
+static bool write_string(writer *w, int index) {
+  size_t length;
+  const char *bytes = lua_tolstring(w->L, index, &length);
+  if (length > w->limit) return too_large(w, offset(w) - w->start + length);
+  if (!room(w, length + TOKEN_HEAD_MAX)) return false;
+  w->at = text_is_utf8(bytes, length) ? token_put_str(w->at, (uint32_t)length)
+                                      : token_put_bin(w->at, (uint32_t)length);
+  memcpy(w->at, bytes, length);
+  w->at += length;
+  return true;
+}
+
+static bool write_number(writer *w, int index) {
+  if (!room(w, TOKEN_SCALAR_MAX)) return false;
+  if (lua_isinteger(w->L, index)) w->at = token_put_integer(w->at, lua_tointeger(w->L, index));
+  else w->at = token_put_double(w->at, lua_tonumber(w->L, index));
+  return true;
+}
+
+static bool write_boolean(writer *w, int index) {
+  if (!room(w, 1)) return false;
+  w->at = token_put_boolean(w->at, lua_toboolean(w->L, index));
+  return true;
+}
+
+static bool write_nil(writer *w) {
+  if (!room(w, 1)) return false;
+  w->at = token_put_nil(w->at);
+  return true;
+}
+
+static bool write_array_head(writer *w, lua_Unsigned count) {
+  if (count > w->limit) return too_large(w, offset(w) - w->start + (size_t)count);
+  if (!room(w, TOKEN_HEAD_MAX)) return false;
+  w->at = token_put_array(w->at, (uint32_t)count);
+  return true;
+}
+
+/* ---- maps --------------------------------------------------------------------- */
+
+/* One byte was reserved at `start`; more pairs than 15 need a longer header. */
+static bool close_map(writer *w, size_t start, size_t pairs) {
+  size_t head = pairs < 16 ? 1 : pairs <= UINT16_MAX ? 3 : 5;
+  if (head > 1 && !shift(w, start + 1, head - 1)) return false;
+  token_put_map(w->out->data + start, (uint32_t)pairs);
+  return true;
+}
+
+static bool write_map(writer *w, int index) {
+  lua_State *L = w->L;
+  int key = lua_gettop(L) + 1, value = key + 1;
+  size_t pairs = 0, start = offset(w);
+  if (!room(w, 1)) return false;
+  w->at++;
+  for (lua_pushnil(L); lua_next(L, index); lua_settop(L, key)) {
+    if (!write_value(w, key)) return within(w, "[key]");
+    if (!write_value(w, value)) return within_key(w, key);
+    pairs++;
+  }
+  return close_map(w, start, pairs);
+}
+
+/* ---- arrays ------------------------------------------------------------------- */
+
+/* True when the keys are exactly 1 … count. */
+static bool is_sequence(lua_State *L, int index, lua_Unsigned count) {
+  int key = lua_gettop(L) + 1;
+  lua_Unsigned seen = 0;
+  for (lua_pushnil(L); lua_next(L, index); lua_settop(L, key)) {
+    bool fits = lua_isinteger(L, key) && (lua_Unsigned)lua_tointeger(L, key) - 1 < count;
+    if (!fits) {
+      lua_settop(L, key - 1);
+      return false;
+    }
+    seen++;
+  }
+  return seen == count;
+}
+
+static bool is_scalar(int type) {
+  return type == LUA_TNUMBER || type == LUA_TSTRING || type == LUA_TBOOLEAN;
+}
+
+typedef enum run_end { RUN_WHOLE, RUN_STOPPED, RUN_REFUSED } run_end;
+
+/* Writes elements as long as the traversal meets the keys 1, 2, 3 … in order and the
+ * values are scalars, which is all of a plain array of numbers or strings: one pass.
+ * Stopping before anything nested is what keeps a second attempt cheap. */
+static run_end write_scalar_run(writer *w, int index, lua_Unsigned *done) {
+  lua_State *L = w->L;
+  int key = lua_gettop(L) + 1, value = key + 1;
+  lua_Unsigned next = 1;
+  run_end end = RUN_WHOLE;
+  for (lua_pushnil(L); lua_next(L, index); lua_settop(L, key), next++) {
+    bool fits = lua_isinteger(L, key) && (lua_Unsigned)lua_tointeger(L, key) == next;
+    if (!fits || !is_scalar(lua_type(L, value))) end = RUN_STOPPED;
+    else if (!write_value(w, value)) end = RUN_REFUSED;
+    if (end == RUN_WHOLE) continue;
+    lua_settop(L, key - 1);
+    break;
+  }
+  *done = next - 1;
+  return end;
+}
+
+/* Writes the elements from `from` to `count`, holes as nil. */
+static bool write_elements(writer *w, int index, lua_Unsigned from, lua_Unsigned count) {
+  lua_State *L = w->L;
+  int value = lua_gettop(L) + 1;
+  for (lua_Unsigned i = from; i <= count; i++) {
+    lua_rawgeti(L, index, (lua_Integer)i);
+    if (!write_value(w, value)) return within_index(w, (lua_Integer)i);
+    lua_settop(L, value - 1);
+  }
+  return true;
+}
+
+/* A table with a border of `count`: an array unless it has other keys or holes. */
+static bool write_sequence(writer *w, int index, lua_Unsigned count) {
+  size_t start = offset(w);
+  lua_Unsigned done;
+  /* A sparse table can have a border far above the number of its entries. */
+  if (count > w->limit && !is_sequence(w->L, index, count)) return write_map(w, index);
+  if (!write_array_head(w, count)) return false;
+  run_end end = write_scalar_run(w, index, &done);
+  if (end == RUN_REFUSED) return within_index(w, (lua_Integer)done + 1);
+  if (end == RUN_WHOLE && done == count) return true;
+  if (is_sequence(w->L, index, count)) return write_elements(w, index, done + 1, count);
+  w->at = w->out->data + start;
+  return write_map(w, index);
+}
+
+static bool has_keys(lua_State *L, int index) {
+  lua_pushnil(L);
+  if (!lua_next(L, index)) return false;
+  lua_pop(L, 2);
+  return true;
+}
+
+/* A table by the normal rule: keys exactly 1..n (so also none) make an array. */
+static bool write_fields(writer *w, int index) {
+  lua_Unsigned count = lua_rawlen(w->L, index);
+  if (count) return write_sequence(w, index, count);
+  return has_keys(w->L, index) ? write_map(w, index) : write_array_head(w, 0);
+}
+
+/* A table marked by lp.array: to its greatest index, holes as nil. */
+static bool write_marked_array(writer *w, int index) {
+  lua_State *L = w->L;
+  int key = lua_gettop(L) + 1;
+  lua_Unsigned count = 0;
+  for (lua_pushnil(L); lua_next(L, index); lua_settop(L, key)) {
+    if (!lua_isinteger(L, key) || lua_tointeger(L, key) < 1) {
+      refuse(w, LP_INVALID_ARGUMENT, "a table marked lp.array has a key that is no index");
+      return within_key(w, key);
+    }
+    lua_Unsigned position = (lua_Unsigned)lua_tointeger(L, key);
+    if (position > count) count = position;
+  }
+  return write_array_head(w, count) && write_elements(w, index, 1, count);
+}
+
+/* ---- instances of registered classes ------------------------------------------ */
+
+/* EXT_HEAD bytes were reserved at `start`. */
+static bool close_object(writer *w, size_t start) {
+  size_t length = offset(w) - start - EXT_HEAD;
+  size_t more = length <= UINT8_MAX ? 0 : length <= UINT16_MAX ? 1 : 3;
+  if (more && !shift(w, start + EXT_HEAD, more)) return false;
+  uint8_t *head = w->out->data + start;
+  if (!more) head = token_put_8(head, 0xc7, (unsigned)length);
+  else if (more == 1) head = token_put_16(head, 0xc8, (unsigned)length);
+  else head = token_put_32(head, 0xc9, (uint32_t)length);
+  *head = CODEC_EXT_OBJECT;
+  return true;
+}
+
+/* Calls `pack` for the instance and leaves its results; their number, or -1. The call
+ * may run anything, so `out` is handed over complete and taken back with suspicion. */
+static int call_pack(writer *w, int index) {
+  lua_State *L = w->L;
+  int top = lua_gettop(L) - 1;
+  size_t length = w->out->length = offset(w);
+  lua_pushvalue(L, index);
+  lua_call(L, 1, LUA_MULTRET);
+  if (w->out->length != length) {
+    refuse(w, LP_FAILED_PRECONDITION, "the pack function of its class sent something itself");
+    return -1;
+  }
+  reload(w, length);
+  int count = lua_gettop(L) - top;
+  if (count <= w->rules->limits.values && lua_checkstack(L, LUA_SLOTS)) return count;
+  refuse(w, LP_RESOURCE_EXHAUSTED, "the pack function of its class returned too many values");
+  return -1;
+}
+
+/* The values of an instance whose `pack` is on top of the stack. */
+static bool write_packed(writer *w, int index) {
+  int first = lua_gettop(w->L);
+  int count = call_pack(w, index);
+  if (count < 0 || !write_array_head(w, (lua_Unsigned)count)) return false;
+  for (int i = 0; i < count; i++)
+    if (!write_value(w, first + i)) return within_index(w, i + 1);
+  return true;
+}
+
+/* One more level of nesting; the caller takes it back from w->depth when done. */
+static bool deepen(writer *w, const void *identity) {
+  char reason[48];
+  for (int i = 0; i < w->depth; i++)
+    if (w->open[i] == identity)
+      return refuse(w, LP_INVALID_ARGUMENT, "cannot send a cyclic table");
+  if (w->depth == w->depth_max) {
+    snprintf(reason, sizeof reason, "nested deeper than %d", w->depth_max);
+    return refuse(w, LP_RESOURCE_EXHAUSTED, reason);
+  }
+  if (!lua_checkstack(w->L, LUA_SLOTS)) return refuse_message(w, "the Lua stack is full");
+  w->open[w->depth++] = identity;
+  return true;
+}
+
+/* The raw fields of an instance, as the one value of its class. The reader meets them
+ * as a table in a table, so they count as one here too. */
+static bool write_instance_fields(writer *w, int index) {
+  if (lua_type(w->L, index) != LUA_TTABLE)
+    return refuse(w, LP_INVALID_ARGUMENT, "cannot send a userdata of a class without pack");
+  const void *no_table = &w->open[w->depth];
+  if (!write_array_head(w, 1) || !deepen(w, no_table)) return false;
+  bool written = write_fields(w, index);
+  w->depth--;
+  return written;
+}
+
+/* The record of the instance's class is on top of the stack. */
+static bool write_object(writer *w, int index) {
+  lua_State *L = w->L;
+  int record = lua_gettop(L);
+  size_t start = offset(w);
+  if (!room(w, EXT_HEAD)) return false;
+  w->at += EXT_HEAD;
+  lua_rawgeti(L, record, CLASS_NAME);
+  if (!write_string(w, record + 1)) return false;
+  bool packs = lua_rawgeti(L, record, CLASS_PACK) == LUA_TFUNCTION;
+  if (!(packs ? write_packed(w, index) : write_instance_fields(w, index))) return false;
+  return close_object(w, start);
+}
+
+/* ---- tables and userdata ------------------------------------------------------ */
+
+static bool is_marked(lua_State *L, const void *metatable, codec_mark mark) {
+  if (!mark_push(L, mark)) return false;
+  bool same = lua_topointer(L, -1) == metatable;
+  lua_pop(L, 1);
+  return same;
+}
+
+/* The metatable of the table at `index` is on top of the stack. */
+static bool write_with_metatable(writer *w, int index) {
+  const void *metatable = lua_topointer(w->L, -1);
+  if (is_marked(w->L, metatable, MARK_MAP)) return write_map(w, index);
+  if (is_marked(w->L, metatable, MARK_ARRAY)) return write_marked_array(w, index);
+  if (!w->rules->plain && class_push_of(w->L)) return write_object(w, index);
+  return write_fields(w, index);
+}
+
+static bool write_table(writer *w, int index) {
+  int top = lua_gettop(w->L);
+  if (!deepen(w, lua_topointer(w->L, index))) return false;
+  bool written = lua_getmetatable(w->L, index) ? write_with_metatable(w, index)
+                                               : write_fields(w, index);
+  if (written) lua_settop(w->L, top);
+  w->depth--;
+  return written;
+}
+
+/* Lets the engine write its own kinds; it appends to `out` itself. */
+static bool write_foreign(writer *w, int index) {
+  size_t length = w->out->length = offset(w);
+  bool written = w->rules->hooks.write_userdata(w->L, index, w->out);
+  if (!written) w->out->length = length;
+  length = w->out->length;
+  if (length > w->ceiling) return too_large(w, length - w->start);
+  reload(w, length);
+  return written || refuse_type(w, index);
+}
+
+/* The record of its class is on top of the stack. */
+static bool write_class_userdata(writer *w, int index) {
+  if (!deepen(w, lua_touserdata(w->L, index))) return false;
+  bool written = write_object(w, index);
+  w->depth--;
+  return written;
+}
+
+static bool write_userdata(writer *w, int index) {
+  int top = lua_gettop(w->L);
+  bool written;
+  if (w->rules->plain) return refuse_type(w, index);
+  if (!lua_checkstack(w->L, LUA_SLOTS)) return refuse_message(w, "the Lua stack is full");
+  if (lua_getmetatable(w->L, index) && class_push_of(w->L))
+    written = write_class_userdata(w, index);
+  else
+    written = w->rules->hooks.write_userdata ? write_foreign(w, index) : refuse_type(w, index);
+  if (written) lua_settop(w->L, top);
+  return written;
+}
+
+static bool write_value(writer *w, int index) {
+  switch (lua_type(w->L, index)) {
+    case LUA_TNIL:
+      return write_nil(w);
+    case LUA_TBOOLEAN:
+      return write_boolean(w, index);
+    case LUA_TNUMBER:
+      return write_number(w, index);
+    case LUA_TSTRING:
+      return write_string(w, index);
+    case LUA_TTABLE:
+      return write_table(w, index);
+    case LUA_TUSERDATA:
+      return write_userdata(w, index);
+    default:
+      return refuse_type(w, index);
+  }
+}
+
+/* ---- the whole message -------------------------------------------------------- */
+
+/* Assigns the fields one by one: clearing the whole costs more than a small message. */
+static void writer_init(writer *w, lua_State *L, const codec *rules, buffer *out) {
+  w->L = L;
+  w->rules = rules;
+  w->out = out;
+  w->start = out->length;
+  w->limit = smaller(rules->limits.message_bytes, message_bytes_max);
+  w->ceiling = w->start + w->limit + SLACK;
+  w->depth = 0;
+  w->depth_max = rules->limits.depth < DEPTH_MAX ? rules->limits.depth : DEPTH_MAX;
+  w->pathless = w->path_cut = false;
+  w->path_begin = PATH_TEXT;
+  w->path[PATH_TEXT] = 0;
+  reload(w, out->length);
+}
+
+/* The number of the refused value, 0 when all were written. */
+static int write_values(writer *w, int first, int count) {
+  if (!write_array_head(w, (lua_Unsigned)count)) return 1;
+  for (int i = 0; i < count; i++)
+    if (!write_value(w, first + i)) return i + 1;
+  size_t bytes = offset(w) - w->start;
+  if (bytes <= w->limit) return 0;
+  too_large(w, bytes);
+  return count;
+}
+
+lp_status codec_write(lua_State *L, int first, int count, const char *what, const codec *rules,
+                      buffer *out, fault *why) {
+  if (count > rules->limits.values)
+    return fault_set(why, LP_RESOURCE_EXHAUSTED, "too many values: %d %ss > limit %d", count,
+                     what, rules->limits.values);
+  writer w;
+  int top = lua_gettop(L);
+  writer_init(&w, L, rules, out);
+  int refused = write_values(&w, first, count);
+  if (!refused) {
+    out->length = offset(&w);
+    return LP_OK;
+  }
+  lua_settop(L, top);
+  out->length = smaller(w.start, out->length);
+  if (w.pathless) return fault_set(why, w.status, "%s", w.reason);
+  const char *path = w.path + w.path_begin;
+  return fault_set(why, w.status, "%s %d: %s%s%s", what, refused, path, *path ? ": " : "",
+                   w.reason);
+}

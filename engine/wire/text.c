@@ -1,0 +1,89 @@
+/* See text.h. */
+#include "wire/text.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { QUOTED_BYTES = 40, NAME_BYTES = 40 };
+
+/* Length of the ASCII run at the start, up to seven bytes less than it is. */
+static size_t ascii_run(const uint8_t *at, size_t length) {
+  const uint64_t high_bits = 0x8080808080808080u;
+  size_t passed = 0;
+  for (; length - passed >= 8; passed += 8) {
+    uint64_t word;
+    memcpy(&word, at + passed, 8);
+    if (word & high_bits) break;
+  }
+  return passed;
+}
+
+/* Second bytes allowed after a lead byte; this is where overlong forms, surrogates and
+ * values past U+10FFFF show. */
+static bool second_fits(uint8_t lead, uint8_t second) {
+  uint8_t lowest = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
+  uint8_t highest = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
+  return second >= lowest && second <= highest;
+}
+
+/* Bytes of the well-formed character at `at`, 0 when there is none. */
+static size_t character_length(const uint8_t *at, size_t length) {
+  uint8_t lead = at[0];
+  if (lead < 0x80) return 1;
+  if (lead < 0xc2 || lead > 0xf4) return 0;
+  size_t bytes = lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
+  if (length < bytes || !second_fits(lead, at[1])) return 0;
+  for (size_t i = 2; i < bytes; i++)
+    if ((at[i] & 0xc0) != 0x80) return 0;
+  return bytes;
+}
+
+bool text_is_utf8(const char *bytes, size_t length) {
+  const uint8_t *at = (const uint8_t *)bytes;
+  size_t passed = ascii_run(at, length);
+  while (passed < length) {
+    size_t step = character_length(at + passed, length - passed);
+    if (!step) return false;
+    passed += step;
+    /* Back in ASCII after a foreign character: eight bytes at a time again. */
+    if (step > 1) passed += ascii_run(at + passed, length - passed);
+  }
+  return true;
+}
+
+static size_t quote_character(char *out, const uint8_t *at, size_t step) {
+  if (step == 1 && (*at == '"' || *at == '\\')) {
+    out[0] = '\\';
+    out[1] = (char)*at;
+    return 2;
+  }
+  if (!step || *at < ' ' || *at == 0x7f) return (size_t)sprintf(out, "\\x%02x", *at);
+  memcpy(out, at, step);
+  return step;
+}
+
+const char *text_quote(char out[TEXT_QUOTED], const char *bytes, size_t length) {
+  const uint8_t *at = (const uint8_t *)bytes;
+  size_t used = 0, passed = 0;
+  out[used++] = '"';
+  while (passed < length && passed < QUOTED_BYTES) {
+    size_t step = character_length(at + passed, length - passed);
+    used += quote_character(out + used, at + passed, step);
+    passed += step ? step : 1;
+  }
+  strcpy(out + used, passed < length ? "…\"" : "\"");
+  return out;
+}
+
+static bool name_character(char c, bool first) {
+  bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+  return letter || (!first && c >= '0' && c <= '9');
+}
+
+bool text_is_name(const char *bytes, size_t length) {
+  if (!length || length > NAME_BYTES) return false;
+  for (size_t i = 0; i < length; i++)
+    if (!name_character(bytes[i], i == 0)) return false;
+  return true;
+}
