@@ -2,8 +2,7 @@
  * node's prefix, never one mixed with another's.
  *
  * Used by the service thread. A slow terminal must not freeze that thread and O_NONBLOCK
- * must not be set on a descriptor we share with others, so a descriptor that can be
- * polled is written at most PIPE_BUF bytes at a time and only when the poller says so. */
+ * must not be set on a descriptor we share with others; output.h says how that is done. */
 #ifndef LP_PROCESS_PRINTER_H
 #define LP_PROCESS_PRINTER_H
 
@@ -20,7 +19,8 @@ typedef struct printer printer;
  * inode, or one terminal) there is one queue, so that their order is kept. `colour`:
  * prefixes are coloured. `limit_bytes` bounds what is queued (see printer_full). */
 printer *printer_new(poller *poller, int out_fd, int err_fd, bool colour, size_t limit_bytes);
-/* Writes what is queued, waiting for a slow reader `timeout_ms` at most, and frees. Accepts NULL. */
+/* Writes what is queued, waiting for a slow reader `timeout_ms` at most, and frees. Every
+ * source must have been freed. Accepts NULL. */
 void printer_free(printer *printer, int timeout_ms);
 bool printer_merged(const printer *printer); /* out and err are one file */
 
@@ -31,12 +31,18 @@ bool printer_lines(printer *printer, int stream, const char *prefix, int hue, co
                    size_t length);
 /* More is queued than the limit: sources should hold back until on_room is called. */
 bool printer_full(const printer *printer);
+/* Called by the poller, once half of the limit is free again. */
 void printer_on_room(printer *printer, void (*fn)(void *owner), void *owner);
 
-/* A pipe whose lines are to be printed: the output of a node process. Takes over `fd`;
- * a partial line is printed after 200 ms (printer_source_tick, called by the owner's
- * timer) or at its end. Reading pauses while the printer is full. `on_end` is called
- * once at end-of-file; the source is then freed by its owner. */
+/* Bytes of the stream that were dropped since they could not be written, and in `cause`
+ * (may be NULL) the first errno: EPIPE when the reader went away, which is no error. */
+size_t printer_lost(const printer *printer, int stream, int *cause);
+
+/* A pipe whose lines are to be printed: the output of a node process. Takes over `fd`
+ * (closed when NULL is answered: memory is out or it cannot be polled); a partial line is printed
+ * after 200 ms (printer_source_tick, called by the owner's timer) or at its end. Reading pauses
+ * while the printer is full. `on_end` is called once at end-of-file; the source is then freed by
+ * its owner. */
 typedef struct printer_source printer_source;
 printer_source *printer_source_new(printer *printer, int fd, int stream, const char *prefix,
                                    int hue, void (*on_end)(void *owner), void *owner);

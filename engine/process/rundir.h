@@ -1,8 +1,8 @@
 /* The run folder: where a run keeps its sockets and its manifest, so that other commands
  * on the machine find it. $XDG_RUNTIME_DIR/lp/RUN, or when that is not set, no folder of
  * ours or writable by others /tmp/lp-UID/RUN; every folder of ours is 0700, owned by us
- * and no symbolic link, or it is refused. A run holds a lock (flock) on its folder's file `lock`; a folder whose
- * lock is free is stale and removed by the next command that looks. */
+ * and no symbolic link, or it is refused. A run holds a lock (flock) on its folder's file `lock`; a
+ * folder whose lock is free is stale and removed by the next command that looks. */
 #ifndef LP_PROCESS_RUNDIR_H
 #define LP_PROCESS_RUNDIR_H
 

@@ -12,10 +12,10 @@
 #include "net/poller.h"
 
 typedef struct spawn_request {
-  const char *file;        /* program; searched on PATH when it has no slash */
-  char *const *argv;       /* NULL-terminated */
-  char *const *envp;       /* NULL-terminated; NULL: ours */
-  const char *folder;      /* working folder; NULL: ours */
+  const char *file;         /* program; searched on PATH when it has no slash */
+  char *const *argv;        /* NULL-terminated */
+  char *const *envp;        /* NULL-terminated; NULL: ours */
+  const char *folder;       /* working folder; NULL: ours */
   int stdout_fd, stderr_fd; /* duplicated to 1 and 2; -1: ours. Standard input is /dev/null */
 } spawn_request;
 
