@@ -17,7 +17,6 @@
 
 struct poller {
   struct ev_loop *loop; /* owned; holds one reference of ours, so that it waits without watches */
-  ev_timer timeout;     /* active within poller_wait only */
 };
 
 struct poller_watch {
@@ -42,7 +41,6 @@ poller *poller_new(void) {
     return NULL;
   }
   ev_ref(self->loop);
-  ev_init(&self->timeout, on_timeout);
   return self;
 }
 
@@ -112,18 +110,22 @@ void poller_watch_free(poller_watch *watch) {
   mem_free(watch);
 }
 
+/* The timer is the call's own: waits may be nested, and libev calls what was pending for the
+ * outer one before the inner one sleeps. */
 static void wait_at_most(poller *self, int64_t timeout_ns) {
-  ev_timer_stop(self->loop, &self->timeout); /* an outer wait's, which has come back already */
+  ev_timer timeout;
   ev_now_update(self->loop); /* libev counts from the last time it looked at the clock */
-  ev_timer_set(&self->timeout, (double)timeout_ns * 1e-9, 0.);
-  ev_timer_start(self->loop, &self->timeout);
+  ev_timer_init(&timeout, on_timeout, (double)timeout_ns * 1e-9, 0.);
+  ev_timer_start(self->loop, &timeout);
   ev_run(self->loop, EVRUN_ONCE);
-  ev_timer_stop(self->loop, &self->timeout);
+  ev_timer_stop(self->loop, &timeout);
 }
 
 void poller_wait(poller *self, int64_t timeout_ns) {
-  if (timeout_ns > 0)
-    wait_at_most(self, timeout_ns);
+  if (timeout_ns == 0 || ev_pending_count(self->loop))
+    ev_run(self->loop, EVRUN_NOWAIT);
+  else if (timeout_ns < 0)
+    ev_run(self->loop, EVRUN_ONCE);
   else
-    ev_run(self->loop, timeout_ns ? EVRUN_ONCE : EVRUN_NOWAIT);
+    wait_at_most(self, timeout_ns);
 }

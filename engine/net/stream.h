@@ -2,7 +2,8 @@
  * writes it in one call, reports what comes in. Knows bytes only, no frames.
  *
  * A stream is used by its poller's thread alone. Callbacks may close and free the
- * stream they are called for. Sends use MSG_NOSIGNAL; every descriptor is CLOEXEC and
+ * stream they are called for; on_data must have copied its bytes before it runs
+ * poller_wait, which reads into the same scratch. Sends use MSG_NOSIGNAL; every descriptor is CLOEXEC and
  * non-blocking from its creation. */
 #ifndef LP_NET_STREAM_H
 #define LP_NET_STREAM_H
@@ -43,7 +44,8 @@ typedef struct stream_scratch {
  * Requests `buffer_bytes` of socket buffer each way when not 0. NULL: memory is out. */
 stream *stream_open(poller *poller, stream_scratch *scratch, int fd, size_t buffer_bytes,
                     const stream_events *events, void *owner);
-/* Begins to connect; on_open or on_close follows from poller_wait, never from within
+/* Begins to connect (a Unix listener whose queue is full counts as failed: unavailable, to
+ * be tried again by the owner); on_open or on_close follows from poller_wait, never from within
  * this call. NULL with `fault` when not even a socket could be made (descriptors,
  * memory, a path over 107 bytes, an inproc address). */
 stream *stream_connect(poller *poller, stream_scratch *scratch, const address *address,
@@ -51,10 +53,11 @@ stream *stream_connect(poller *poller, stream_scratch *scratch, const address *a
                        fault *fault);
 
 /* The buffer to append to; call stream_flush afterwards. Bytes appended before the
- * stream is open wait for that. */
+ * stream is open wait for that. Append only: it may begin with bytes already sent, and
+ * positions in it are void after stream_flush and poller_wait. */
 buffer *stream_out(stream *stream);
 /* Writes what it can now; the rest goes out as the socket takes it. Errors are reported
- * through on_close from poller_wait, never from within. */
+ * through on_close from poller_wait, never from within; what is queued then is dropped. */
 void stream_flush(stream *stream);
 /* Bytes appended and not yet taken by the kernel. */
 size_t stream_queued(const stream *stream);
