@@ -47,8 +47,10 @@ bool class_push_named(lua_State *L, const char *name, size_t length) {
   if (!push_known(L)) return false;
   lua_pushlstring(L, name, length);
   bool found = lua_rawget(L, -2) == LUA_TTABLE;
-  if (found) lua_remove(L, -2);
-  else lua_pop(L, 2);
+  if (found)
+    lua_remove(L, -2);
+  else
+    lua_pop(L, 2);
   return found;
 }
 

@@ -75,11 +75,18 @@ static bool too_much(reader *r, const uint8_t *at, const char *what, size_t limi
   return false;
 }
 
+static bool too_deep(reader *r) {
+  fault_set(r->why, LP_RESOURCE_EXHAUSTED, "nested deeper than %d at offset %zu", r->depth_max,
+            offset_of(r, r->at));
+  return false;
+}
+
 /* ---- accounts ----------------------------------------------------------------- */
 
 static bool charge(reader *r, uint64_t bytes) {
   if (bytes > r->budget)
-    return too_much(r, r->at, "decoded message too large: memory", r->rules->limits.decoded_bytes);
+    return too_much(r, r->at, "decoded message too large: memory it takes",
+                    r->rules->limits.decoded_bytes);
   r->budget -= bytes;
   return true;
 }
@@ -87,13 +94,9 @@ static bool charge(reader *r, uint64_t bytes) {
 /* Passes the head of the next value. */
 static inline bool next(reader *r, token *t) {
   switch (token_read(r->at, at_hand(r), t)) {
-    case TOKEN_READ:
-      r->at += t->head;
-      return true;
-    case TOKEN_SHORT:
-      return truncated(r, r->at, t->head);
-    default:
-      return refuse(r, r->at, "invalid byte c1");
+    case TOKEN_READ: r->at += t->head; return true;
+    case TOKEN_SHORT: return truncated(r, r->at, t->head);
+    default: return refuse(r, r->at, "invalid byte c1");
   }
 }
 
@@ -120,8 +123,7 @@ static bool promise(reader *r, uint64_t values) {
 /* Enters a container of `values` values: every account at once. */
 static bool enter(reader *r, uint64_t values) {
   if (!promise(r, values) || !charge(r, COST_TABLE + values * COST_VALUE)) return false;
-  if (r->depth == r->depth_max)
-    return too_much(r, r->at, "nesting", (size_t)(r->depth_max > 0 ? r->depth_max : 0));
+  if (r->depth >= r->depth_max) return too_deep(r);
   if (!lua_checkstack(r->L, LUA_SLOTS)) return refuse(r, r->at, "the Lua stack is full");
   r->depth++;
   return true;
@@ -159,7 +161,8 @@ static bool check_key(reader *r, const uint8_t *at) {
   int type = lua_type(L, -1);
   if (type == LUA_TSTRING) return true;
   if (type == LUA_TNIL) return refuse(r, at, "a map with the key nil");
-  if (type == LUA_TNUMBER && !lua_rawequal(L, -1, -1)) return refuse(r, at, "a map with the key NaN");
+  if (type == LUA_TNUMBER && !lua_rawequal(L, -1, -1))
+    return refuse(r, at, "a map with the key NaN");
   size_t limit = r->rules->limits.other_keys;
   if (limit && ++r->other_keys > limit) return too_much(r, at, "keys that are no strings", limit);
   return true;
@@ -306,35 +309,19 @@ static bool read_value(reader *r) {
   token t;
   if (!next(r, &t)) return false;
   switch (t.kind) {
-    case TOKEN_NIL:
-      lua_pushnil(r->L);
-      return true;
+    case TOKEN_NIL: lua_pushnil(r->L); return true;
     case TOKEN_FALSE:
-    case TOKEN_TRUE:
-      lua_pushboolean(r->L, t.kind == TOKEN_TRUE);
-      return true;
-    case TOKEN_UNSIGNED:
-      return read_unsigned(r, &t);
-    case TOKEN_SIGNED:
-      lua_pushinteger(r->L, (lua_Integer)t.value);
-      return true;
-    case TOKEN_FLOAT32:
-      push_float32(r->L, t.value);
-      return true;
-    case TOKEN_FLOAT64:
-      push_float64(r->L, t.value);
-      return true;
+    case TOKEN_TRUE: lua_pushboolean(r->L, t.kind == TOKEN_TRUE); return true;
+    case TOKEN_UNSIGNED: return read_unsigned(r, &t);
+    case TOKEN_SIGNED: lua_pushinteger(r->L, (lua_Integer)t.value); return true;
+    case TOKEN_FLOAT32: push_float32(r->L, t.value); return true;
+    case TOKEN_FLOAT64: push_float64(r->L, t.value); return true;
     case TOKEN_STRING:
-    case TOKEN_BINARY:
-      return read_string(r, t.value);
-    case TOKEN_ARRAY:
-      return read_array(r, t.value);
-    case TOKEN_MAP:
-      return read_map(r, t.value);
-    case TOKEN_EXT:
-      return read_ext(r, &t);
-    case TOKEN_NEVER:
-      break;
+    case TOKEN_BINARY: return read_string(r, t.value);
+    case TOKEN_ARRAY: return read_array(r, t.value);
+    case TOKEN_MAP: return read_map(r, t.value);
+    case TOKEN_EXT: return read_ext(r, &t);
+    case TOKEN_NEVER: break;
   }
   assert(!"next lets no such token pass");
   return false;

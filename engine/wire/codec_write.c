@@ -31,16 +31,16 @@ typedef struct writer {
   lua_State *L;
   const codec *rules;
   buffer *out;
-  uint8_t *at, *stop;       /* next byte; end of the room that may be used unasked */
-  size_t start;             /* out->length at the beginning */
-  size_t limit, ceiling;    /* message bytes; offset in `out` never passed: limit + SLACK */
-  int depth, depth_max;     /* tables that are open now */
-  lp_status status;         /* of the refusal */
-  bool pathless;            /* the refusal concerns the message, not one value */
-  bool path_cut;            /* the path is full */
-  size_t path_begin;        /* the path is path + path_begin, filled from its end */
-  char path[PATH_TEXT + 1]; /* ".env.socket" */
-  char reason[REASON_TEXT]; /* "cannot send a function" */
+  uint8_t *at, *stop;          /* next byte; end of the room that may be used unasked */
+  size_t start;                /* out->length at the beginning */
+  size_t limit, ceiling;       /* message bytes; offset in `out` never passed: limit + SLACK */
+  int depth, depth_max;        /* tables that are open now */
+  lp_status status;            /* of the refusal */
+  bool pathless;               /* the refusal concerns the message, not one value */
+  bool path_cut;               /* the path is full */
+  size_t path_begin;           /* the path is path + path_begin, filled from its end */
+  char path[PATH_TEXT + 1];    /* ".env.socket" */
+  char reason[REASON_TEXT];    /* "cannot send a function" */
   const void *open[DEPTH_MAX]; /* identities of the open tables: to see cycles */
 } writer;
 
@@ -77,8 +77,10 @@ static bool refuse_type(writer *w, int index) {
   char reason[REASON_TEXT];
   const char *name = type == LUA_TUSERDATA ? class_type_name(w->L, index) : NULL;
   const char *kind = lua_typename(w->L, type);
-  if (name) snprintf(reason, sizeof reason, "cannot send a %s (%.100s)", kind, name);
-  else snprintf(reason, sizeof reason, "cannot send a %s", kind);
+  if (name)
+    snprintf(reason, sizeof reason, "cannot send a %s (%.100s)", kind, name);
+  else
+    snprintf(reason, sizeof reason, "cannot send a %s", kind);
   return refuse(w, LP_INVALID_ARGUMENT, reason);
 }
 
@@ -105,8 +107,10 @@ static bool within_index(writer *w, lua_Integer index) {
 
 static bool within_string_key(writer *w, const char *key, size_t length) {
   char quoted[TEXT_QUOTED], part[TEXT_QUOTED + 2];
-  if (text_is_name(key, length)) snprintf(part, sizeof part, ".%.*s", (int)length, key);
-  else snprintf(part, sizeof part, "[%s]", text_quote(quoted, key, length));
+  if (text_is_name(key, length))
+    snprintf(part, sizeof part, ".%.*s", (int)length, key);
+  else
+    snprintf(part, sizeof part, "[%s]", text_quote(quoted, key, length));
   return within(w, part);
 }
 
@@ -124,11 +128,8 @@ static bool within_key(writer *w, int index) {
       if (lua_isinteger(L, index)) return within_index(w, lua_tointeger(L, index));
       snprintf(part, sizeof part, "[%.14g]", lua_tonumber(L, index));
       return within(w, part);
-    case LUA_TBOOLEAN:
-      return within(w, lua_toboolean(L, index) ? "[true]" : "[false]");
-    default:
-      snprintf(part, sizeof part, "[%s]", luaL_typename(L, index));
-      return within(w, part);
+    case LUA_TBOOLEAN: return within(w, lua_toboolean(L, index) ? "[true]" : "[false]");
+    default: snprintf(part, sizeof part, "[%s]", luaL_typename(L, index)); return within(w, part);
   }
 }
 
@@ -182,8 +183,10 @@ static bool write_string(writer *w, int index) {
 
 static bool write_number(writer *w, int index) {
   if (!room(w, TOKEN_SCALAR_MAX)) return false;
-  if (lua_isinteger(w->L, index)) w->at = token_put_integer(w->at, lua_tointeger(w->L, index));
-  else w->at = token_put_double(w->at, lua_tonumber(w->L, index));
+  if (lua_isinteger(w->L, index))
+    w->at = token_put_integer(w->at, lua_tointeger(w->L, index));
+  else
+    w->at = token_put_double(w->at, lua_tonumber(w->L, index));
   return true;
 }
 
@@ -247,11 +250,17 @@ static bool is_sequence(lua_State *L, int index, lua_Unsigned count) {
   return seen == count;
 }
 
-static bool is_scalar(int type) {
-  return type == LUA_TNUMBER || type == LUA_TSTRING || type == LUA_TBOOLEAN;
-}
-
 typedef enum run_end { RUN_WHOLE, RUN_STOPPED, RUN_REFUSED } run_end;
+
+/* Writes the value at `index` if it is a scalar. */
+static inline run_end write_scalar(writer *w, int index) {
+  switch (lua_type(w->L, index)) {
+    case LUA_TNUMBER: return write_number(w, index) ? RUN_WHOLE : RUN_REFUSED;
+    case LUA_TSTRING: return write_string(w, index) ? RUN_WHOLE : RUN_REFUSED;
+    case LUA_TBOOLEAN: return write_boolean(w, index) ? RUN_WHOLE : RUN_REFUSED;
+    default: return RUN_STOPPED;
+  }
+}
 
 /* Writes elements as long as the traversal meets the keys 1, 2, 3 … in order and the
  * values are scalars, which is all of a plain array of numbers or strings: one pass.
@@ -263,8 +272,7 @@ static run_end write_scalar_run(writer *w, int index, lua_Unsigned *done) {
   run_end end = RUN_WHOLE;
   for (lua_pushnil(L); lua_next(L, index); lua_settop(L, key), next++) {
     bool fits = lua_isinteger(L, key) && (lua_Unsigned)lua_tointeger(L, key) == next;
-    if (!fits || !is_scalar(lua_type(L, value))) end = RUN_STOPPED;
-    else if (!write_value(w, value)) end = RUN_REFUSED;
+    end = fits ? write_scalar(w, value) : RUN_STOPPED;
     if (end == RUN_WHOLE) continue;
     lua_settop(L, key - 1);
     break;
@@ -338,9 +346,12 @@ static bool close_object(writer *w, size_t start) {
   size_t more = length <= UINT8_MAX ? 0 : length <= UINT16_MAX ? 1 : 3;
   if (more && !shift(w, start + EXT_HEAD, more)) return false;
   uint8_t *head = w->out->data + start;
-  if (!more) head = token_put_8(head, 0xc7, (unsigned)length);
-  else if (more == 1) head = token_put_16(head, 0xc8, (unsigned)length);
-  else head = token_put_32(head, 0xc9, (uint32_t)length);
+  if (!more)
+    head = token_put_8(head, 0xc7, (unsigned)length);
+  else if (more == 1)
+    head = token_put_16(head, 0xc8, (unsigned)length);
+  else
+    head = token_put_32(head, 0xc9, (uint32_t)length);
   *head = CODEC_EXT_OBJECT;
   return true;
 }
@@ -378,9 +389,8 @@ static bool write_packed(writer *w, int index) {
 static bool deepen(writer *w, const void *identity) {
   char reason[48];
   for (int i = 0; i < w->depth; i++)
-    if (w->open[i] == identity)
-      return refuse(w, LP_INVALID_ARGUMENT, "cannot send a cyclic table");
-  if (w->depth == w->depth_max) {
+    if (w->open[i] == identity) return refuse(w, LP_INVALID_ARGUMENT, "cannot send a cyclic table");
+  if (w->depth >= w->depth_max) {
     snprintf(reason, sizeof reason, "nested deeper than %d", w->depth_max);
     return refuse(w, LP_RESOURCE_EXHAUSTED, reason);
   }
@@ -436,8 +446,8 @@ static bool write_with_metatable(writer *w, int index) {
 static bool write_table(writer *w, int index) {
   int top = lua_gettop(w->L);
   if (!deepen(w, lua_topointer(w->L, index))) return false;
-  bool written = lua_getmetatable(w->L, index) ? write_with_metatable(w, index)
-                                               : write_fields(w, index);
+  bool written =
+      lua_getmetatable(w->L, index) ? write_with_metatable(w, index) : write_fields(w, index);
   if (written) lua_settop(w->L, top);
   w->depth--;
   return written;
@@ -477,20 +487,13 @@ static bool write_userdata(writer *w, int index) {
 
 static bool write_value(writer *w, int index) {
   switch (lua_type(w->L, index)) {
-    case LUA_TNIL:
-      return write_nil(w);
-    case LUA_TBOOLEAN:
-      return write_boolean(w, index);
-    case LUA_TNUMBER:
-      return write_number(w, index);
-    case LUA_TSTRING:
-      return write_string(w, index);
-    case LUA_TTABLE:
-      return write_table(w, index);
-    case LUA_TUSERDATA:
-      return write_userdata(w, index);
-    default:
-      return refuse_type(w, index);
+    case LUA_TNIL: return write_nil(w);
+    case LUA_TBOOLEAN: return write_boolean(w, index);
+    case LUA_TNUMBER: return write_number(w, index);
+    case LUA_TSTRING: return write_string(w, index);
+    case LUA_TTABLE: return write_table(w, index);
+    case LUA_TUSERDATA: return write_userdata(w, index);
+    default: return refuse_type(w, index);
   }
 }
 
@@ -526,8 +529,8 @@ static int write_values(writer *w, int first, int count) {
 lp_status codec_write(lua_State *L, int first, int count, const char *what, const codec *rules,
                       buffer *out, fault *why) {
   if (count > rules->limits.values)
-    return fault_set(why, LP_RESOURCE_EXHAUSTED, "too many values: %d %ss > limit %d", count,
-                     what, rules->limits.values);
+    return fault_set(why, LP_RESOURCE_EXHAUSTED, "too many values: %d %ss > limit %d", count, what,
+                     rules->limits.values);
   writer w;
   int top = lua_gettop(L);
   writer_init(&w, L, rules, out);

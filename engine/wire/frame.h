@@ -35,6 +35,10 @@ typedef struct frame {
  * length (a frame that parses can be scanned safely), not the values themselves. */
 lp_status frame_parse(const uint8_t *data, size_t length, frame *out, fault *fault);
 
+/* Kind and, except for a notification, id of the frame whose first bytes these are;
+ * false when they do not tell. For replies to frames too large to be taken in. */
+bool frame_peek(const uint8_t *head, size_t length, frame_kind *kind, uint32_t *id);
+
 /* ---- writing ------------------------------------------------------------------ */
 
 enum { FRAME_PREFIX = 6 }; /* bytes of the ext 32 header */
@@ -78,14 +82,17 @@ void frame_splitter_init(frame_splitter *splitter, bool wrapped, size_t limit_by
 void frame_splitter_fini(frame_splitter *splitter);
 
 /* Called with each complete frame's bytes (prefix removed), valid until it returns;
- * false stops the feeding (the rest of the bytes is dropped; the link is going down).
+ * false stops the feeding (the rest of the bytes is dropped; the link is going down and
+ * the splitter fit for nothing but frame_splitter_fini).
  * It may set splitter->wrapped: bytes after this frame are split by the new rule. */
 typedef bool (*frame_sink)(void *owner, const uint8_t *data, size_t length);
-/* Called when a frame over the limit begins; it is skipped (wrapped frames only). The
- * first bytes at hand are given so that a reply can name the request; may be NULL. */
+/* Called when a frame over the limit begins; it is skipped (wrapped frames only). Its
+ * first bytes (64, or all if it has fewer) are given for frame_peek, so that a reply can
+ * name the request. `oversize` may be NULL. */
 typedef void (*frame_oversize)(void *owner, uint64_t size, const uint8_t *head, size_t length);
 
-/* Feeds bytes. A fault (bytes that are no frame, a bare frame over the limit) is
+/* Feeds bytes. The splitter must outlive the call, also when a sink brings the link
+ * down. A fault (bytes that are no frame, a bare frame over the limit) is
  * final for the stream. Frames that lie whole in `data` are handed out in place. */
 lp_status frame_split(frame_splitter *splitter, const uint8_t *data, size_t length,
                       frame_sink sink, frame_oversize oversize, void *owner, fault *fault);

@@ -56,20 +56,15 @@ extern const token_form token_forms[32];
 static inline uint64_t token_load(const uint8_t *at, unsigned bytes) {
   uint64_t value = 0;
   switch (bytes) {
-    case 1:
-      return at[0];
-    case 2:
-      return (uint64_t)at[0] << 8 | at[1];
+    case 1: return at[0];
+    case 2: return (uint64_t)at[0] << 8 | at[1];
     case 4: {
       uint32_t four;
       memcpy(&four, at, 4);
       return __builtin_bswap32(four);
     }
-    case 8:
-      memcpy(&value, at, 8);
-      return __builtin_bswap64(value);
-    default:
-      return 0;
+    case 8: memcpy(&value, at, 8); return __builtin_bswap64(value);
+    default: return 0;
   }
 }
 

@@ -1,0 +1,229 @@
+/* RPC frames: taking apart and building; see frame.h. */
+#include "wire/frame.h"
+
+#include "wire/codec.h"
+#include "wire/token.h"
+
+/* ---- parsing ------------------------------------------------------------------ */
+
+typedef struct cursor {
+  const uint8_t *begin, *at, *end;
+  fault *why;
+} cursor;
+
+static size_t at_hand(const cursor *c) {
+  return (size_t)(c->end - c->at);
+}
+
+static bool refuse(cursor *c, const char *what) {
+  fault_set(c->why, LP_INVALID_ARGUMENT, "not a frame: %s at offset %zu", what,
+            (size_t)(c->at - c->begin));
+  return false;
+}
+
+/* Passes the head of the next value. */
+static bool next(cursor *c, token *t) {
+  switch (token_read(c->at, at_hand(c), t)) {
+    case TOKEN_READ: c->at += t->head; return true;
+    case TOKEN_SHORT: return refuse(c, "truncated");
+    default: return refuse(c, "invalid byte c1");
+  }
+}
+
+/* Passes one complete value, whatever is nested in it. */
+static bool skip_value(cursor *c, const uint8_t **value, size_t *length) {
+  const uint8_t *begin = c->at;
+  token t;
+  for (uint64_t open = 1; open; open--) {
+    if (!next(c, &t)) return false;
+    if (token_payload(&t) > at_hand(c)) return refuse(c, "truncated");
+    c->at += token_payload(&t);
+    /* Each promised value takes a byte; this also keeps the sum from overflowing. */
+    if (token_children(&t) > at_hand(c)) return refuse(c, "truncated");
+    open += token_children(&t);
+  }
+  *value = begin;
+  *length = (size_t)(c->at - begin);
+  return true;
+}
+
+/* A number of at most `limit` in any of the integer forms. */
+static bool read_number(cursor *c, uint64_t limit, const char *what, uint32_t *number) {
+  token t;
+  const uint8_t *at = c->at;
+  if (!next(c, &t)) return false;
+  bool fits = t.value <= limit && (t.kind == TOKEN_UNSIGNED || t.kind == TOKEN_SIGNED);
+  *number = (uint32_t)t.value;
+  if (fits) return true;
+  c->at = at;
+  return refuse(c, what);
+}
+
+static bool read_method(cursor *c, frame *out) {
+  token t;
+  const uint8_t *at = c->at;
+  if (!next(c, &t)) return false;
+  if (t.kind != TOKEN_STRING && t.kind != TOKEN_BINARY) {
+    c->at = at;
+    return refuse(c, "the method is no string");
+  }
+  if (t.value > at_hand(c)) return refuse(c, "truncated");
+  out->method = (const char *)c->at;
+  out->method_length = (size_t)t.value;
+  c->at += t.value;
+  return true;
+}
+
+/* Array header and kind; `elements` is what is left of the array after the kind. */
+static bool read_kind(cursor *c, frame *out, uint64_t *elements) {
+  token t;
+  uint32_t kind;
+  if (!next(c, &t)) return false;
+  if (t.kind != TOKEN_ARRAY || t.value < 3 || t.value > 5) {
+    c->at = c->begin;
+    return refuse(c, "no array of three to five elements");
+  }
+  if (!read_number(c, FRAME_NOTIFY, "the kind is none of 0, 1, 2", &kind)) return false;
+  out->kind = (frame_kind)kind;
+  *elements = t.value - 1;
+  return true;
+}
+
+static bool read_call(cursor *c, frame *out, uint64_t elements) {
+  bool request = out->kind == FRAME_REQUEST;
+  uint64_t plain = request ? 3 : 2;
+  if (elements < plain || elements > plain + 1) return refuse(c, "wrong number of elements");
+  if (request && !read_number(c, UINT32_MAX, "the id is no uint32", &out->id)) return false;
+  if (!read_method(c, out) || !skip_value(c, &out->body, &out->body_length)) return false;
+  return elements == plain || skip_value(c, &out->meta, &out->meta_length);
+}
+
+static bool read_response(cursor *c, frame *out, uint64_t elements) {
+  if (elements != 3) return refuse(c, "wrong number of elements");
+  if (!read_number(c, UINT32_MAX, "the id is no uint32", &out->id)) return false;
+  if (!skip_value(c, &out->error, &out->error_length)) return false;
+  if (*out->error == 0xc0) {
+    out->error = NULL;
+    out->error_length = 0;
+  }
+  return skip_value(c, &out->body, &out->body_length);
+}
+
+lp_status frame_parse(const uint8_t *data, size_t length, frame *out, fault *why) {
+  fault local;
+  cursor c = {.begin = data, .at = data, .end = data + length, .why = why ? why : &local};
+  uint64_t elements;
+  *out = (frame){0};
+  if (!read_kind(&c, out, &elements)) return c.why->status;
+  bool well =
+      out->kind == FRAME_RESPONSE ? read_response(&c, out, elements) : read_call(&c, out, elements);
+  if (well && c.at != c.end) well = refuse(&c, "trailing bytes");
+  return well ? LP_OK : c.why->status;
+}
+
+bool frame_peek(const uint8_t *head, size_t length, frame_kind *kind, uint32_t *id) {
+  cursor c = {.begin = head, .at = head, .end = head + length};
+  frame found = {0};
+  uint64_t elements;
+  if (!read_kind(&c, &found, &elements)) return false;
+  *kind = found.kind;
+  *id = 0;
+  return found.kind == FRAME_NOTIFY || read_number(&c, UINT32_MAX, "", id);
+}
+
+/* ---- building ----------------------------------------------------------------- */
+
+/* Array, kind, id and method header at their longest. */
+enum { HEAD_MAX = 1 + 1 + 5 + TOKEN_HEAD_MAX };
+
+/* Room for prefix, head and `extra` bytes; the place of the head, or NULL. */
+static uint8_t *begin(buffer *out, bool wrapped, size_t extra, size_t *start) {
+  size_t prefix = wrapped ? FRAME_PREFIX : 0;
+  if (extra > UINT32_MAX || !buffer_reserve(out, prefix + HEAD_MAX + extra)) return NULL;
+  *start = out->length;
+  return out->data + out->length + prefix;
+}
+
+static void commit(buffer *out, const uint8_t *end) {
+  out->length = (size_t)(end - out->data);
+}
+
+static void put_text(buffer *out, uint8_t *at, const char *method, size_t length) {
+  at = token_put_str(at, (uint32_t)length);
+  if (length) memcpy(at, method, length);
+  commit(out, at + length);
+}
+
+bool frame_begin_request(buffer *out, bool wrapped, uint32_t id, const char *method,
+                         size_t method_length, bool with_meta, size_t *start) {
+  uint8_t *at = begin(out, wrapped, method_length, start);
+  if (!at) return false;
+  at = token_put_array(at, with_meta ? 5 : 4);
+  at = token_put_integer(at, FRAME_REQUEST);
+  at = token_put_integer(at, id);
+  put_text(out, at, method, method_length);
+  return true;
+}
+
+bool frame_begin_notify(buffer *out, bool wrapped, const char *method, size_t method_length,
+                        bool with_meta, size_t *start) {
+  uint8_t *at = begin(out, wrapped, method_length, start);
+  if (!at) return false;
+  at = token_put_array(at, with_meta ? 4 : 3);
+  at = token_put_integer(at, FRAME_NOTIFY);
+  put_text(out, at, method, method_length);
+  return true;
+}
+
+bool frame_begin_response(buffer *out, bool wrapped, uint32_t id, bool failed, size_t *start) {
+  uint8_t *at = begin(out, wrapped, 0, start);
+  if (!at) return false;
+  at = token_put_array(at, 4);
+  at = token_put_integer(at, FRAME_RESPONSE);
+  at = token_put_integer(at, id);
+  commit(out, failed ? at : token_put_nil(at));
+  return true;
+}
+
+void frame_end(buffer *out, bool wrapped, size_t start) {
+  if (!wrapped) return;
+  uint8_t *prefix = out->data + start;
+  size_t length = out->length - start - FRAME_PREFIX;
+  *token_put_32(prefix, 0xc9, (uint32_t)length) = CODEC_EXT_FRAME;
+}
+
+bool frame_put_nil(buffer *out) {
+  if (!buffer_reserve(out, 1)) return false;
+  commit(out, token_put_nil(out->data + out->length));
+  return true;
+}
+
+bool frame_put_array(buffer *out, uint32_t count) {
+  if (!buffer_reserve(out, TOKEN_HEAD_MAX)) return false;
+  commit(out, token_put_array(out->data + out->length, count));
+  return true;
+}
+
+bool frame_put_map(buffer *out, uint32_t count) {
+  if (!buffer_reserve(out, TOKEN_HEAD_MAX)) return false;
+  commit(out, token_put_map(out->data + out->length, count));
+  return true;
+}
+
+bool frame_put_string(buffer *out, const char *text, size_t length) {
+  if (length > UINT32_MAX || !buffer_reserve(out, length + TOKEN_HEAD_MAX)) return false;
+  put_text(out, out->data + out->length, text, length);
+  return true;
+}
+
+bool frame_put_integer(buffer *out, int64_t value) {
+  if (!buffer_reserve(out, TOKEN_SCALAR_MAX)) return false;
+  commit(out, token_put_integer(out->data + out->length, value));
+  return true;
+}
+
+bool frame_put_boolean(buffer *out, bool value) {
+  if (!buffer_reserve(out, 1)) return false;
+  commit(out, token_put_boolean(out->data + out->length, value));
+  return true;
+}
