@@ -20,7 +20,7 @@
 enum {
   BACKLOG = 4096,
   ACCEPTS_PER_EVENT = 64, /* then the loop's other work has its turn */
-  LOCK_ATTEMPTS = 100     /* at a millisecond each */
+  LOCK_ATTEMPTS = 500     /* at a millisecond each */
 };
 
 struct listener {

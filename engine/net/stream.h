@@ -3,8 +3,8 @@
  *
  * A stream is used by its poller's thread alone. Callbacks may close and free the
  * stream they are called for; on_data must have copied its bytes before it runs
- * poller_wait, which reads into the same scratch. Sends use MSG_NOSIGNAL; every descriptor is CLOEXEC and
- * non-blocking from its creation. */
+ * poller_wait, which reads into the same scratch. Sends use MSG_NOSIGNAL; every descriptor is
+ * CLOEXEC and non-blocking from its creation. */
 #ifndef LP_NET_STREAM_H
 #define LP_NET_STREAM_H
 
@@ -49,8 +49,7 @@ stream *stream_open(poller *poller, stream_scratch *scratch, int fd, size_t buff
  * this call. NULL with `fault` when not even a socket could be made (descriptors,
  * memory, a path over 107 bytes, an inproc address). */
 stream *stream_connect(poller *poller, stream_scratch *scratch, const address *address,
-                       size_t buffer_bytes, const stream_events *events, void *owner,
-                       fault *fault);
+                       size_t buffer_bytes, const stream_events *events, void *owner, fault *fault);
 
 /* The buffer to append to; call stream_flush afterwards. Bytes appended before the
  * stream is open wait for that. Append only: it may begin with bytes already sent, and

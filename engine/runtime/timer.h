@@ -11,22 +11,22 @@
 #include "base/list.h"
 
 typedef struct timer {
-  list link;     /* in a slot of the wheel, or alone */
-  int64_t due;   /* absolute, ns of clock_now */
+  list link;                       /* in a slot of the wheel, or alone */
+  int64_t due;                     /* absolute, ns of clock_now */
   void (*fn)(struct timer *timer); /* may free, cancel or start any timer */
 } timer;
 
 enum { TIMER_BITS = 6, TIMER_SLOTS = 1 << TIMER_BITS, TIMER_LEVELS = 6 };
 
 typedef struct timer_wheel {
-  int64_t now;   /* of the last advance */
-  int64_t tick;  /* ticks passed since clock 0 at `now` */
+  int64_t now;                 /* of the last advance */
+  int64_t tick;                /* ticks passed since clock 0 at `now` */
   uint64_t used[TIMER_LEVELS]; /* bit per slot that holds a timer */
   list slots[TIMER_LEVELS][TIMER_SLOTS];
-  list far;      /* beyond the last level, CLOCK_NEVER included */
-  list late;     /* started when it was due: fires at the next advance */
-  list due;      /* being fired */
-  int count;     /* timers started and not yet fired or cancelled */
+  list far;  /* beyond the last level, CLOCK_NEVER included */
+  list late; /* started when it was due: fires at the next advance */
+  list due;  /* being fired */
+  int count; /* timers started and not yet fired or cancelled */
 } timer_wheel;
 
 void timer_wheel_init(timer_wheel *wheel, int64_t now);

@@ -7,12 +7,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdlib.h>
-#include <sys/ioctl.h>
+#include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -30,6 +31,17 @@ typedef struct peer {
   char why[400];
   enum { KEEP, FREE_ON_OPEN, FREE_ON_DATA, FREE_ON_CLOSE, FREE_ON_DRAINED } plan;
 } peer;
+
+static int epoll_ctl_error; /* when set, the kernel refuses to watch anything */
+
+/* Stands before the C library's, for libev as well. */
+int epoll_ctl(int epoll, int operation, int fd, struct epoll_event *event) {
+  if (epoll_ctl_error) {
+    errno = epoll_ctl_error;
+    return -1;
+  }
+  return (int)syscall(SYS_epoll_ctl, epoll, operation, fd, event);
+}
 
 static poller *loop;
 static stream_scratch scratch;
@@ -373,6 +385,18 @@ static void the_owner_may_free_within_on_open(void) {
   tear_down();
 }
 
+static void a_stream_that_cannot_be_watched_ends_after_its_data(void) {
+  set_up();
+  open_pair(0);
+  append_pattern(&ends[0], 0, 100000);
+  stream_flush(ends[0].stream);
+  epoll_ctl_error = ENOSPC;
+  WAIT_FOR(ends[1].closes == 1);
+  epoll_ctl_error = 0;
+  CHECK(got_pattern(&ends[1], 100000) && ends[1].status == LP_RESOURCE_EXHAUSTED);
+  tear_down();
+}
+
 /* --- connecting --- */
 
 static void exchange(void) {
@@ -499,6 +523,38 @@ static void a_stale_socket_is_replaced(void) {
   CHECK(access(at.name, F_OK) == 0);
   serve();
   exchange();
+  tear_down();
+}
+
+enum { RIVALS = 8, ROUNDS = 100 };
+
+static pthread_barrier_t gate;
+
+static void *bind_as_rival(void *result) {
+  int *fd = result;
+  *fd = -1;
+  pthread_barrier_wait(&gate);
+  listener_bind(&at, fd, NULL, NULL);
+  return NULL;
+}
+
+/* Several find the same stale file: one gets the address, the others are told. */
+static int rivals_that_bound(void) {
+  pthread_t threads[RIVALS];
+  int fds[RIVALS], bound = 0;
+  for (int i = 0; i < RIVALS; i++) pthread_create(&threads[i], NULL, bind_as_rival, &fds[i]);
+  for (int i = 0; i < RIVALS; i++) pthread_join(threads[i], NULL);
+  for (int i = 0; i < RIVALS; i++) bound += fds[i] >= 0;
+  for (int i = 0; i < RIVALS; i++)
+    if (fds[i] >= 0) close(fds[i]);
+  return bound;
+}
+
+static void of_rivals_for_a_stale_socket_one_gets_it(void) {
+  set_up();
+  pthread_barrier_init(&gate, NULL, RIVALS);
+  for (int round = 0; round < ROUNDS; round++) CHECK(rivals_that_bound() == 1);
+  pthread_barrier_destroy(&gate);
   tear_down();
 }
 
@@ -669,6 +725,7 @@ int main(void) {
   RUN(the_owner_may_free_within_on_close);
   RUN(the_owner_may_free_within_on_drained);
   RUN(the_owner_may_free_within_on_open);
+  RUN(a_stream_that_cannot_be_watched_ends_after_its_data);
   RUN(connects_over_a_unix_socket);
   RUN(connects_over_tcp_to_the_port_that_was_bound);
   RUN(a_missing_path_is_told_by_the_poller);
@@ -679,6 +736,7 @@ int main(void) {
   RUN(freeing_while_connecting_is_quiet);
   RUN(every_descriptor_is_private_and_does_not_block);
   RUN(a_stale_socket_is_replaced);
+  RUN(of_rivals_for_a_stale_socket_one_gets_it);
   RUN(a_socket_that_answers_is_left_alone);
   RUN(a_file_that_is_no_socket_is_left_alone);
   RUN(binding_says_what_is_wrong);
