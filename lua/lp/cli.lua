@@ -161,14 +161,23 @@ end
 
 -- ---------------------------------------------------------------- the parser
 
+--- The converter of an option; what it refuses is told with the option's name.
+local function named_converter(option)
+  return function(text)
+    local value, message = option.convert(text)
+    if value == nil then return nil, ("option '%s': %s"):format(option.name, message) end
+    return value
+  end
+end
+
 --- The argparse parser of a command, from the table.
 local function parser_of(command)
   local parser = require("argparse")(command.usage:match("^lp %a+"), command.help)
-  parser:add_help(false):usage("Usage: " .. command.usage)
+  parser:add_help(false):usage("Usage: " .. command.usage):help_max_width(100)
   for _, option in ipairs(command.options or {}) do
     local element
     if option.value then
-      element = parser:option(option.name):argname(option.value):convert(option.convert)
+      element = parser:option(option.name):argname(option.value):convert(named_converter(option))
       element:count(option.many and "*" or "0-1")
     else
       element = parser:flag(option.name)
@@ -212,6 +221,7 @@ local function parse_script_command(command, list)
   local own, script, rest = divide(index_options(command), list)
   local parsed = #own > 0 and parser_of(command):parse(own) or {}
   if not script then usage_error(command.usage, "the program is missing") end
+  parsed.set = parsed.set or {}
   return {command = command.name, script = script, script_args = rest, options = parsed}
 end
 
@@ -246,7 +256,8 @@ end
 --- Reads the words after `lp`.
 -- @tparam table argv array of words
 -- @treturn table {command=, options=, script=, script_args=, words=}: `script` and
---   `script_args` for `run`, `words` for `test`; or nil and
+--   `script_args` for `run`, `words` for `test`; `options` by the targets of the table
+--   (`launch_type`, `notice`, …), `options.set` an array of {label=, key=, value=}; or nil and
 -- @treturn table {status=, stream="stdout"|"stderr", text=}: print the text and exit
 function cli.parse(argv)
   local ok, result = pcall(parse, argv)

@@ -13,7 +13,7 @@ local errors = {metatable = Error}
 --- The text of any value, also of one whose `__tostring` fails.
 local function text_of(value)
   local ok, text = pcall(tostring, value)
-  return ok and text or ("(a " .. type(value) .. " whose __tostring failed)")
+  return ok and text .. "" or ("(a " .. type(value) .. " whose __tostring failed)")
 end
 
 Error.__name = "lp.Error"

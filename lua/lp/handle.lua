@@ -47,15 +47,19 @@ function Handle.__tostring(self)
   return "handle of " .. rawget(self, NODE):describe()
 end
 
-local function not_a_client(self)
+local function refuse(self, level)
   error(tostring(self) .. " is not a client yet: pass it to a node's arguments; " ..
-        "run:client(...) gives a client", 2)
+        "run:client(...) gives a client", level + 1)
+end
+
+local function not_a_client(self)
+  refuse(self, 2)
 end
 
 Handle.__index = not_a_client
 Handle.__newindex = not_a_client
 Handle.__call = not_a_client
 Handle.__len = not_a_client
-Handle.__pairs = not_a_client
+Handle.__pairs = function(self) refuse(self, 3) end -- level 2 is pairs itself
 
 return handle

@@ -33,7 +33,10 @@ local lp = {}
 function lp.with(target, options)
   if core.is_client(target) then return core.with(target, options) end
   local handle = require "lp.handle"
-  if handle.is(target) then return handle.with(target, options, 2) end
+  if handle.is(target) then
+    local changed = handle.with(target, options, 2) -- no tail call: mistakes name our caller
+    return changed
+  end
   error("lp.with: expected a client or a handle, got " ..
         require("lp.options").describe(target), 2)
 end

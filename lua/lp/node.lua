@@ -76,20 +76,20 @@ function Node:__tostring()
   return self.name and ("%s %s"):format(self.kind, self.name) or self.kind
 end
 
---- Refuses calls with a dot, and changes that would come too late; at the user's line.
-local function check_open(self, method)
+--- Refuses calls with a dot, and changes that would come too late.
+local function check_open(self, method, level)
   if not nodes.is(self) then
-    error(("call it with a colon: node:%s(…)"):format(method), 3)
+    error(("call it with a colon: node:%s(…)"):format(method), level + 1)
   end
   if self.program and self.program.launched then
-    error(("node:%s: %s has been launched already"):format(method, self.name), 3)
+    error(("node:%s: %s has been launched already"):format(method, self.name), level + 1)
   end
 end
 
 --- Replaces the arguments of the constructor: for cyclic graphs.
 -- @return the node
 function Node:configure(...)
-  check_open(self, "configure")
+  check_open(self, "configure", 2)
   self.args = table.pack(...)
   return self
 end
@@ -102,33 +102,32 @@ function Node:create_handle()
 end
 
 local function set_run(self, method, enabled)
-  check_open(self, method)
+  check_open(self, method, 3)
   if not self.constructs then
     error(("node:%s: a %s is nothing but its function; this is for nodes with an object")
           :format(method, self.kind), 3)
   end
   self.run_enabled = enabled
-  return self
 end
 
 --- Constructs the object but does not call its `run`: for tests, which call its methods.
 -- @return the node
 function Node:disable_run()
-  local node = set_run(self, "disable_run", false)
-  return node
+  set_run(self, "disable_run", false)
+  return self
 end
 
 --- Undoes disable_run.
 -- @return the node
 function Node:enable_run()
-  local node = set_run(self, "enable_run", true)
-  return node
+  set_run(self, "enable_run", true)
+  return self
 end
 
 --- Makes this node the listener of an lp.Address.
 -- @return the node
 function Node:allocate(place)
-  check_open(self, "allocate")
+  check_open(self, "allocate", 2)
   if not address.is(place) then
     error("node:allocate: expected an lp.Address, got " .. options.describe(place), 2)
   end
@@ -241,7 +240,7 @@ local schema = {
 -- @tparam table given name -> value; unknown names and wrong types are refused
 -- @return the node
 function Node:options(given)
-  check_open(self, "options")
+  check_open(self, "options", 2)
   if type(given) ~= "table" then
     error("node:options: expected a table, node:options{name = value}, got " ..
           options.describe(given), 2)
