@@ -308,7 +308,7 @@ static void *list_and_sweep(void *arg) {
 
 static void creating_and_sweeping_at_once(void) {
   pthread_t threads[4];
-  char path[RUNDIR_PATH];
+  char path[256];
   fresh();
   snprintf(path, sizeof path, "%s", below("lp/one"));
   failures = 0;
