@@ -9,6 +9,7 @@
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -21,19 +22,35 @@ enum {
 
 /* ---- opening ---- */
 
-static bool same_file(const struct stat *a, const struct stat *b) {
-  return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+static bool is_one_terminal(int a, int b) {
+  unsigned device_a, device_b;
+  return ioctl(a, TIOCGDEV, &device_a) == 0 && ioctl(b, TIOCGDEV, &device_b) == 0 &&
+         device_a == device_b;
 }
 
-/* Our own opening of the pipe or terminal `fd`; -1 when there can be none. */
-static int reopen(int fd, const struct stat *info) {
-  char path[32];
-  struct stat opened;
-  snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+bool output_is_one_file(int a, int b) {
+  struct stat info_a, info_b;
+  if (fstat(a, &info_a) != 0 || fstat(b, &info_b) != 0) return false;
+  bool same = info_a.st_dev == info_b.st_dev && info_a.st_ino == info_b.st_ino;
+  return same || is_one_terminal(a, b);
+}
+
+/* An opening of our own of what `fd` is, by way of `path`; -1 when it cannot be had. */
+static int open_again(int fd, const char *path) {
   int own = open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-  if (own < 0 || (fstat(own, &opened) == 0 && same_file(&opened, info))) return own;
+  if (own < 0 || output_is_one_file(own, fd)) return own;
   close(own);
   return -1;
+}
+
+/* Pipes and terminals only. The terminal's own file may belong to another user (after
+ * su); /dev/tty is everybody's. */
+static int reopen(int fd, unsigned kind) {
+  char path[32];
+  if (kind != S_IFIFO && !isatty(fd)) return -1;
+  snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+  int own = open_again(fd, path);
+  return own < 0 && kind != S_IFIFO ? open_again(fd, "/dev/tty") : own;
 }
 
 static bool is_writable(int fd) {
@@ -53,7 +70,7 @@ void output_init(output *out, poller *loop, int fd, void (*on_written)(void *own
   *out = (output){.fd = -1, .last = '\n', .on_written = on_written, .owner = owner};
   if (fd < 0 || !is_writable(fd) || fstat(fd, &info) != 0) return;
   out->kind = info.st_mode & S_IFMT;
-  int own = S_ISFIFO(info.st_mode) || isatty(fd) ? reopen(fd, &info) : -1;
+  int own = reopen(fd, out->kind);
   out->owned = own >= 0;
   out->fd = out->owned ? own : fd;
   out->watch = poller_watch_new(loop, out->fd, 0, on_writable, out);

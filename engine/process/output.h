@@ -1,9 +1,10 @@
 /* One descriptor that is printed to without waiting for its reader.
  *
  * A pipe or terminal is opened a second time, so that O_NONBLOCK is set for us alone and
- * not for everybody who shares the descriptor. Where that is not possible (a terminal of
- * another user's) it is written PIPE_BUF bytes at a time when the poller says so. What
- * cannot be polled (a plain file) is written at once. SIGPIPE is never raised.
+ * not for everybody who shares the descriptor. Where that is not possible (no /proc, a
+ * terminal that is neither ours nor the controlling one) it is written PIPE_BUF bytes at
+ * a time when the poller says so. What cannot be polled (a plain file) is written at
+ * once. SIGPIPE is never raised.
  *
  * When the reader goes away all later output is dropped; when a write fails for another
  * reason (a full disk) what is queued is dropped and later output tried again. */
@@ -29,6 +30,9 @@ typedef struct output {
   void (*on_written)(void *owner);
   void *owner;
 } output;
+
+/* Both are open on one file (same device and inode) or on one terminal. */
+bool output_is_one_file(int a, int b);
 
 /* `fd` is borrowed. `on_written` is called by the poller each time something was written
  * or dropped. */

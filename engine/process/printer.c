@@ -11,8 +11,6 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/buffer.h"
@@ -57,19 +55,6 @@ struct printer_source {
 
 /* ---- the two streams ---- */
 
-static bool is_one_terminal(int a, int b) {
-  unsigned device_a, device_b;
-  return ioctl(a, TIOCGDEV, &device_a) == 0 && ioctl(b, TIOCGDEV, &device_b) == 0 &&
-         device_a == device_b;
-}
-
-static bool is_one_file(int a, int b) {
-  struct stat info_a, info_b;
-  if (fstat(a, &info_a) != 0 || fstat(b, &info_b) != 0) return false;
-  bool same = info_a.st_dev == info_b.st_dev && info_a.st_ino == info_b.st_ino;
-  return same || is_one_terminal(a, b);
-}
-
 static size_t queued(const printer *to) {
   return output_queued(&to->out) + output_queued(&to->err);
 }
@@ -91,7 +76,7 @@ printer *printer_new(poller *loop, int out_fd, int err_fd, bool colour, size_t l
   to->loop = loop;
   to->colour = colour;
   to->limit = limit_bytes;
-  to->merged = is_one_file(out_fd, err_fd);
+  to->merged = output_is_one_file(out_fd, err_fd);
   list_init(&to->sources);
   output_init(&to->out, loop, out_fd, on_written, to);
   output_init(&to->err, loop, to->merged ? -1 : err_fd, on_written, to);
