@@ -1,6 +1,12 @@
 --- Packs a node's constructor and arguments into a bundle that a fresh
--- interpreter rebuilds with `lp.unship`. What travels by value, what by name and
--- what not at all is told in docs/shipping.md.
+-- interpreter rebuilds with `lp.unship`.
+--
+-- By value go functions with their upvalues, tables and metatables; sharing and
+-- cycles are kept. By name goes what every node finds itself: the standard library
+-- and whatever is reachable, through tables and metatables, from package.loaded.
+-- Globals go along when a carried function names them, and all of them when one
+-- uses _ENV or _G as a value, or runs text (`load`, `loadfile`, `dofile`).
+-- Everything else is refused with the path to it; in a global, reading is refused.
 --
 -- `lp.ship.walk` makes records of everything reachable from the arguments; this
 -- file adds what goes along with them (globals, additions to standard tables,
@@ -18,6 +24,7 @@ local GLOBALS = package.loaded._G
 
 local default_baseline = named.snapshot()
 
+--- What counts as standard, as it is now: to be taken before the script runs.
 ship.snapshot = named.snapshot
 
 -- The record of a standard table, made when something is to be put there.

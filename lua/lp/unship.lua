@@ -12,7 +12,7 @@
 local unship = {}
 
 local byte, rep, sub, unpack = string.byte, string.rep, string.sub, string.unpack
-local rawget, rawset, unpack_table = rawget, rawset, table.unpack
+local rawset, unpack_table = rawset, table.unpack
 local setmetatable, getmetatable = debug.setmetatable, debug.getmetatable
 local setupvalue, upvaluejoin = debug.setupvalue, debug.upvaluejoin
 
@@ -77,7 +77,8 @@ local function add(reader, value)
   reader.count = reader.count + 1
 end
 
--- Follows the keys of a path; nil stands for the metatable.
+-- Follows the keys of a path; nil stands for the metatable. Not raw: a module may
+-- load its fields when they are asked for.
 local function follow(reader, value, module)
   local place = module
   for _ = 1, take(reader, "<I4") do
@@ -86,7 +87,7 @@ local function follow(reader, value, module)
     if key == nil then
       value = getmetatable(value)
     else
-      value = type(value) == "table" and rawget(value, key) or nil
+      value = type(value) == "table" and value[key] or nil
     end
     if value == nil then error("there is no '" .. place .. "' in this node", 0) end
   end
@@ -121,7 +122,9 @@ end
 local INSTRUCTIONS = {
   -- tables: how many
   [byte "T"] = function(reader)
-    for _ = 1, take(reader, "<I4") do
+    local count = take(reader, "<I4")
+    if count > #reader.bundle then damaged "it has more tables than bytes" end
+    for _ = 1, count do
       add(reader, {})
     end
   end,
