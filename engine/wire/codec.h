@@ -28,9 +28,9 @@ extern const codec_limits codec_default_limits;
 
 /* Extension types after the hello (docs/wire.md lists their bytes). */
 enum codec_ext {
-  CODEC_EXT_CLIENT = 1,   /* a handle or client: the engine's, see codec_hooks */
-  CODEC_EXT_OBJECT = 2,   /* instance of a registered class: name, then its packed values */
-  CODEC_EXT_FRAME = 32    /* one length-prefixed frame; never a value */
+  CODEC_EXT_CLIENT = 1, /* a handle or client: the engine's, see codec_hooks */
+  CODEC_EXT_OBJECT = 2, /* instance of a registered class: name, then its packed values */
+  CODEC_EXT_FRAME = 32  /* one length-prefixed frame; never a value */
 };
 
 /* How values that belong to the engine travel. All fields may be NULL. */

@@ -515,15 +515,14 @@ static void writer_init(writer *w, lua_State *L, const codec *rules, buffer *out
   reload(w, out->length);
 }
 
-/* The number of the refused value, 0 when all were written. */
-static int write_values(writer *w, int first, int count) {
-  if (!write_array_head(w, (lua_Unsigned)count)) return 1;
-  for (int i = 0; i < count; i++)
-    if (!write_value(w, first + i)) return i + 1;
+/* False: refused, at the value `number` counted from 1. */
+static bool write_values(writer *w, int first, int count, int *number) {
+  *number = 0;
+  if (!write_array_head(w, (lua_Unsigned)count)) return false;
+  while (*number < count)
+    if (!write_value(w, first + (*number)++)) return false;
   size_t bytes = offset(w) - w->start;
-  if (bytes <= w->limit) return 0;
-  too_large(w, bytes);
-  return count;
+  return bytes <= w->limit || too_large(w, bytes);
 }
 
 lp_status codec_write(lua_State *L, int first, int count, const char *what, const codec *rules,
@@ -532,10 +531,9 @@ lp_status codec_write(lua_State *L, int first, int count, const char *what, cons
     return fault_set(why, LP_RESOURCE_EXHAUSTED, "too many values: %d %ss > limit %d", count, what,
                      rules->limits.values);
   writer w;
-  int top = lua_gettop(L);
+  int number, top = lua_gettop(L);
   writer_init(&w, L, rules, out);
-  int refused = write_values(&w, first, count);
-  if (!refused) {
+  if (write_values(&w, first, count, &number)) {
     out->length = offset(&w);
     return LP_OK;
   }
@@ -543,6 +541,5 @@ lp_status codec_write(lua_State *L, int first, int count, const char *what, cons
   out->length = smaller(w.start, out->length);
   if (w.pathless) return fault_set(why, w.status, "%s", w.reason);
   const char *path = w.path + w.path_begin;
-  return fault_set(why, w.status, "%s %d: %s%s%s", what, refused, path, *path ? ": " : "",
-                   w.reason);
+  return fault_set(why, w.status, "%s %d: %s%s%s", what, number, path, *path ? ": " : "", w.reason);
 }

@@ -20,8 +20,8 @@ typedef enum frame_kind { FRAME_REQUEST = 0, FRAME_RESPONSE = 1, FRAME_NOTIFY = 
 /* A frame taken apart; every pointer leads into the bytes it was parsed from. */
 typedef struct frame {
   frame_kind kind;
-  uint32_t id;         /* request, response */
-  const char *method;  /* request, notification; bytes, not terminated */
+  uint32_t id;        /* request, response */
+  const char *method; /* request, notification; bytes, not terminated */
   size_t method_length;
   const uint8_t *body; /* params, or the result of a response; one complete value */
   size_t body_length;
@@ -69,13 +69,13 @@ bool frame_put_boolean(buffer *out, bool value);
 
 /* Where one frame ends and the next begins, in bytes that come in any pieces. */
 typedef struct frame_splitter {
-  bool wrapped;         /* ext 32 frames only; set after the hello */
-  size_t limit_bytes;   /* of one frame */
-  buffer partial;       /* a frame of which not all bytes are here yet */
-  size_t scanned;       /* bytes of `partial` the scanner has passed (bare frames) */
-  uint64_t skip;        /* bytes of an oversize frame still to be thrown away */
-  uint64_t open;        /* values the scanner still expects (bare frames) */
-  uint64_t needed;      /* whole size of the frame in `partial`, 0: not known yet */
+  bool wrapped;       /* ext 32 frames only; set after the hello */
+  size_t limit_bytes; /* of one frame */
+  buffer partial;     /* a frame of which not all bytes are here yet */
+  size_t scanned;     /* bytes of `partial` the scanner has passed (bare frames) */
+  uint64_t skip;      /* bytes of an oversize frame still to be thrown away */
+  uint64_t open;      /* values the scanner still expects (bare frames) */
+  uint64_t needed;    /* whole size of the frame in `partial`, 0: not known yet */
 } frame_splitter;
 
 void frame_splitter_init(frame_splitter *splitter, bool wrapped, size_t limit_bytes);
@@ -94,8 +94,8 @@ typedef void (*frame_oversize)(void *owner, uint64_t size, const uint8_t *head, 
 /* Feeds bytes. The splitter must outlive the call, also when a sink brings the link
  * down. A fault (bytes that are no frame, a bare frame over the limit) is
  * final for the stream. Frames that lie whole in `data` are handed out in place. */
-lp_status frame_split(frame_splitter *splitter, const uint8_t *data, size_t length,
-                      frame_sink sink, frame_oversize oversize, void *owner, fault *fault);
+lp_status frame_split(frame_splitter *splitter, const uint8_t *data, size_t length, frame_sink sink,
+                      frame_oversize oversize, void *owner, fault *fault);
 
 /* Room to read the rest of a large frame straight into, or NULL when the next bytes
  * should go to a scratch buffer. After storing n bytes there call frame_split_stored. */
