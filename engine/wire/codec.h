@@ -60,6 +60,11 @@ typedef struct codec {
 lp_status codec_write(lua_State *L, int first, int count, const char *what, const codec *codec,
                       buffer *out, fault *fault);
 
+/* Appends the one value at `index`, without an array around it; else as codec_write. A
+ * refusal begins with `what` alone: "error: .data: cannot send a function". */
+lp_status codec_write_value(lua_State *L, int index, const char *what, const codec *codec,
+                            buffer *out, fault *fault);
+
 /* Reads the MessagePack array of `length` bytes at `data` and pushes its elements,
  * their number into `count`. Anything else than exactly one array is a fault that
  * gives offset and expectation; then nothing is left on the stack. Out of memory

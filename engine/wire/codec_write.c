@@ -22,7 +22,8 @@ enum {
   SLACK = 16,      /* more than the longest number or a header that grew */
   EXT_HEAD = 3,    /* of an extension below 256 bytes */
   PATH_TEXT = 200,
-  REASON_TEXT = 240
+  REASON_TEXT = 240,
+  PLACE_TEXT = 64
 };
 /* A frame's length field has 32 bits; this leaves room for what surrounds the values. */
 static const size_t message_bytes_max = 0xf0000000;
@@ -475,8 +476,8 @@ static bool write_class_userdata(writer *w, int index) {
 static bool write_userdata(writer *w, int index) {
   int top = lua_gettop(w->L);
   bool written;
-  if (w->rules->plain) return refuse_type(w, index);
   if (!lua_checkstack(w->L, LUA_SLOTS)) return refuse_message(w, "the Lua stack is full");
+  if (w->rules->plain) return refuse_type(w, index);
   if (lua_getmetatable(w->L, index) && class_push_of(w->L))
     written = write_class_userdata(w, index);
   else
@@ -515,14 +516,32 @@ static void writer_init(writer *w, lua_State *L, const codec *rules, buffer *out
   reload(w, out->length);
 }
 
+static bool within_limit(writer *w) {
+  size_t bytes = offset(w) - w->start;
+  return bytes <= w->limit || too_large(w, bytes);
+}
+
 /* False: refused, at the value `number` counted from 1. */
 static bool write_values(writer *w, int first, int count, int *number) {
   *number = 0;
   if (!write_array_head(w, (lua_Unsigned)count)) return false;
   while (*number < count)
     if (!write_value(w, first + (*number)++)) return false;
-  size_t bytes = offset(w) - w->start;
-  return bytes <= w->limit || too_large(w, bytes);
+  return within_limit(w);
+}
+
+static lp_status commit(writer *w) {
+  w->out->length = offset(w);
+  return LP_OK;
+}
+
+/* Takes back what was written; `place` says which of the values was refused. */
+static lp_status roll_back(writer *w, int top, const char *place, fault *why) {
+  lua_settop(w->L, top);
+  w->out->length = smaller(w->start, w->out->length);
+  if (w->pathless) return fault_set(why, w->status, "%s", w->reason);
+  const char *path = w->path + w->path_begin;
+  return fault_set(why, w->status, "%s: %s%s%s", place, path, *path ? ": " : "", w->reason);
 }
 
 lp_status codec_write(lua_State *L, int first, int count, const char *what, const codec *rules,
@@ -531,15 +550,19 @@ lp_status codec_write(lua_State *L, int first, int count, const char *what, cons
     return fault_set(why, LP_RESOURCE_EXHAUSTED, "too many values: %d %ss > limit %d", count, what,
                      rules->limits.values);
   writer w;
+  char place[PLACE_TEXT];
   int number, top = lua_gettop(L);
   writer_init(&w, L, rules, out);
-  if (write_values(&w, first, count, &number)) {
-    out->length = offset(&w);
-    return LP_OK;
-  }
-  lua_settop(L, top);
-  out->length = smaller(w.start, out->length);
-  if (w.pathless) return fault_set(why, w.status, "%s", w.reason);
-  const char *path = w.path + w.path_begin;
-  return fault_set(why, w.status, "%s %d: %s%s%s", what, number, path, *path ? ": " : "", w.reason);
+  if (write_values(&w, first, count, &number)) return commit(&w);
+  snprintf(place, sizeof place, "%s %d", what, number);
+  return roll_back(&w, top, place, why);
+}
+
+lp_status codec_write_value(lua_State *L, int index, const char *what, const codec *rules,
+                            buffer *out, fault *why) {
+  writer w;
+  int top = lua_gettop(L);
+  writer_init(&w, L, rules, out);
+  if (write_value(&w, lua_absindex(L, index)) && within_limit(&w)) return commit(&w);
+  return roll_back(&w, top, what, why);
 }
