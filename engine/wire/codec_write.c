@@ -3,14 +3,14 @@
  * Walks the values where they are, on the Lua stack, and stores behind `at`, which runs
  * ahead of out->length until the end. Nothing here allocates in Lua, so no protected
  * call is needed. Scalars are stored without asking for the message limit: the buffer
- * may run SLACK bytes over it, and the exact size is compared once, at the end. The
- * path to a refused value is put together while the walk unwinds, never before. */
+ * may run SLACK bytes over it, and the exact size is compared once, at the end. */
 #include <assert.h>
 #include <lauxlib.h>
 #include <stdio.h>
 
 #include "wire/codec.h"
 #include "wire/codec_class.h"
+#include "wire/codec_refusal.h"
 #include "wire/text.h"
 #include "wire/token.h"
 
@@ -21,8 +21,6 @@ enum {
   LUA_SLOTS = 12,  /* Lua stack one level of nesting uses */
   SLACK = 16,      /* more than the longest number or a header that grew */
   EXT_HEAD = 3,    /* of an extension below 256 bytes */
-  PATH_TEXT = 200,
-  REASON_TEXT = 240,
   PLACE_TEXT = 64
 };
 /* A frame's length field has 32 bits; this leaves room for what surrounds the values. */
@@ -32,16 +30,11 @@ typedef struct writer {
   lua_State *L;
   const codec *rules;
   buffer *out;
-  uint8_t *at, *stop;          /* next byte; end of the room that may be used unasked */
-  size_t start;                /* out->length at the beginning */
-  size_t limit, ceiling;       /* message bytes; offset in `out` never passed: limit + SLACK */
-  int depth, depth_max;        /* tables that are open now */
-  lp_status status;            /* of the refusal */
-  bool pathless;               /* the refusal concerns the message, not one value */
-  bool path_cut;               /* the path is full */
-  size_t path_begin;           /* the path is path + path_begin, filled from its end */
-  char path[PATH_TEXT + 1];    /* ".env.socket" */
-  char reason[REASON_TEXT];    /* "cannot send a function" */
+  uint8_t *at, *stop;    /* next byte; end of the room that may be used unasked */
+  size_t start;          /* out->length at the beginning */
+  size_t limit, ceiling; /* message bytes; offset in `out` never passed: limit + SLACK */
+  int depth, depth_max;  /* tables that are open now */
+  refusal refused;
   const void *open[DEPTH_MAX]; /* identities of the open tables: to see cycles */
 } writer;
 
@@ -51,87 +44,8 @@ static size_t smaller(size_t a, size_t b) {
   return a < b ? a : b;
 }
 
-/* ---- refusals ----------------------------------------------------------------- */
-
-static bool refuse(writer *w, lp_status status, const char *reason) {
-  w->status = status;
-  snprintf(w->reason, sizeof w->reason, "%s", reason);
-  return false;
-}
-
-static bool refuse_message(writer *w, const char *reason) {
-  w->pathless = true;
-  return refuse(w, LP_RESOURCE_EXHAUSTED, reason);
-}
-
 static bool too_large(writer *w, size_t bytes) {
-  char reason[REASON_TEXT];
-  snprintf(reason, sizeof reason, "message too large: %zu bytes > limit %zu", bytes, w->limit);
-  return refuse_message(w, reason);
-}
-
-static bool refuse_type(writer *w, int index) {
-  int type = lua_type(w->L, index);
-  if (type == LUA_TTHREAD) return refuse(w, LP_INVALID_ARGUMENT, "cannot send a coroutine");
-  if (type == LUA_TLIGHTUSERDATA)
-    return refuse(w, LP_INVALID_ARGUMENT, "cannot send a light userdata");
-  char reason[REASON_TEXT];
-  const char *name = type == LUA_TUSERDATA ? class_type_name(w->L, index) : NULL;
-  const char *kind = lua_typename(w->L, type);
-  if (name)
-    snprintf(reason, sizeof reason, "cannot send a %s (%.100s)", kind, name);
-  else
-    snprintf(reason, sizeof reason, "cannot send a %s", kind);
-  return refuse(w, LP_INVALID_ARGUMENT, reason);
-}
-
-/* Puts `part` before the path; a path that grows too long loses its beginning. */
-static bool within(writer *w, const char *part) {
-  static const char cut[] = "…";
-  size_t length = strlen(part);
-  if (w->pathless || w->path_cut) return false;
-  w->path_cut = length + sizeof cut > w->path_begin;
-  if (w->path_cut) {
-    part = cut;
-    length = sizeof cut - 1;
-  }
-  w->path_begin -= length;
-  memcpy(w->path + w->path_begin, part, length);
-  return false;
-}
-
-static bool within_index(writer *w, lua_Integer index) {
-  char part[32];
-  snprintf(part, sizeof part, "[%lld]", (long long)index);
-  return within(w, part);
-}
-
-static bool within_string_key(writer *w, const char *key, size_t length) {
-  char quoted[TEXT_QUOTED], part[TEXT_QUOTED + 2];
-  if (text_is_name(key, length))
-    snprintf(part, sizeof part, ".%.*s", (int)length, key);
-  else
-    snprintf(part, sizeof part, "[%s]", text_quote(quoted, key, length));
-  return within(w, part);
-}
-
-/* The key at `index` leads to the refused value. */
-static bool within_key(writer *w, int index) {
-  lua_State *L = w->L;
-  char part[48];
-  size_t length;
-  switch (lua_type(L, index)) {
-    case LUA_TSTRING: {
-      const char *key = lua_tolstring(L, index, &length);
-      return within_string_key(w, key, length);
-    }
-    case LUA_TNUMBER:
-      if (lua_isinteger(L, index)) return within_index(w, lua_tointeger(L, index));
-      snprintf(part, sizeof part, "[%.14g]", lua_tonumber(L, index));
-      return within(w, part);
-    case LUA_TBOOLEAN: return within(w, lua_toboolean(L, index) ? "[true]" : "[false]");
-    default: snprintf(part, sizeof part, "[%s]", luaL_typename(L, index)); return within(w, part);
-  }
+  return refusal_message(&w->refused, "message too large: %zu bytes > limit %zu", bytes, w->limit);
 }
 
 /* ---- room --------------------------------------------------------------------- */
@@ -150,7 +64,7 @@ static bool grow(writer *w, size_t bytes) {
   size_t length = offset(w);
   if (bytes > w->ceiling - length) return too_large(w, length - w->start + bytes);
   w->out->length = length;
-  if (!buffer_reserve(w->out, bytes)) return refuse_message(w, "out of memory");
+  if (!buffer_reserve(w->out, bytes)) return refusal_message(&w->refused, "out of memory");
   reload(w, length);
   return true;
 }
@@ -227,8 +141,8 @@ static bool write_map(writer *w, int index) {
   if (!room(w, 1)) return false;
   w->at++;
   for (lua_pushnil(L); lua_next(L, index); lua_settop(L, key)) {
-    if (!write_value(w, key)) return within(w, "[key]");
-    if (!write_value(w, value)) return within_key(w, key);
+    if (!write_value(w, key)) return refusal_within(&w->refused, "[key]");
+    if (!write_value(w, value)) return refusal_within_key(&w->refused, L, key);
     pairs++;
   }
   return close_map(w, start, pairs);
@@ -288,7 +202,7 @@ static bool write_elements(writer *w, int index, lua_Unsigned from, lua_Unsigned
   int value = lua_gettop(L) + 1;
   for (lua_Unsigned i = from; i <= count; i++) {
     lua_rawgeti(L, index, (lua_Integer)i);
-    if (!write_value(w, value)) return within_index(w, (lua_Integer)i);
+    if (!write_value(w, value)) return refusal_within_index(&w->refused, (lua_Integer)i);
     lua_settop(L, value - 1);
   }
   return true;
@@ -302,7 +216,7 @@ static bool write_sequence(writer *w, int index, lua_Unsigned count) {
   if (count > w->limit && !is_sequence(w->L, index, count)) return write_map(w, index);
   if (!write_array_head(w, count)) return false;
   run_end end = write_scalar_run(w, index, &done);
-  if (end == RUN_REFUSED) return within_index(w, (lua_Integer)done + 1);
+  if (end == RUN_REFUSED) return refusal_within_index(&w->refused, (lua_Integer)done + 1);
   if (end == RUN_WHOLE && done == count) return true;
   if (is_sequence(w->L, index, count)) return write_elements(w, index, done + 1, count);
   w->at = w->out->data + start;
@@ -330,8 +244,9 @@ static bool write_marked_array(writer *w, int index) {
   lua_Unsigned count = 0;
   for (lua_pushnil(L); lua_next(L, index); lua_settop(L, key)) {
     if (!lua_isinteger(L, key) || lua_tointeger(L, key) < 1) {
-      refuse(w, LP_INVALID_ARGUMENT, "a table marked lp.array has a key that is no index");
-      return within_key(w, key);
+      refusal_set(&w->refused, LP_INVALID_ARGUMENT,
+                  "a table marked lp.array has a key that is no index");
+      return refusal_within_key(&w->refused, L, key);
     }
     lua_Unsigned position = (lua_Unsigned)lua_tointeger(L, key);
     if (position > count) count = position;
@@ -366,13 +281,15 @@ static int call_pack(writer *w, int index) {
   lua_pushvalue(L, index);
   lua_call(L, 1, LUA_MULTRET);
   if (w->out->length != length) {
-    refuse(w, LP_FAILED_PRECONDITION, "the pack function of its class sent something itself");
+    refusal_set(&w->refused, LP_FAILED_PRECONDITION,
+                "the pack function of its class sent something itself");
     return -1;
   }
   reload(w, length);
   int count = lua_gettop(L) - top;
   if (count <= w->rules->limits.values && lua_checkstack(L, LUA_SLOTS)) return count;
-  refuse(w, LP_RESOURCE_EXHAUSTED, "the pack function of its class returned too many values");
+  refusal_set(&w->refused, LP_RESOURCE_EXHAUSTED,
+              "the pack function of its class returned too many values");
   return -1;
 }
 
@@ -382,20 +299,19 @@ static bool write_packed(writer *w, int index) {
   int count = call_pack(w, index);
   if (count < 0 || !write_array_head(w, (lua_Unsigned)count)) return false;
   for (int i = 0; i < count; i++)
-    if (!write_value(w, first + i)) return within_index(w, i + 1);
+    if (!write_value(w, first + i)) return refusal_within_index(&w->refused, i + 1);
   return true;
 }
 
 /* One more level of nesting; the caller takes it back from w->depth when done. */
 static bool deepen(writer *w, const void *identity) {
-  char reason[48];
   for (int i = 0; i < w->depth; i++)
-    if (w->open[i] == identity) return refuse(w, LP_INVALID_ARGUMENT, "cannot send a cyclic table");
-  if (w->depth >= w->depth_max) {
-    snprintf(reason, sizeof reason, "nested deeper than %d", w->depth_max);
-    return refuse(w, LP_RESOURCE_EXHAUSTED, reason);
-  }
-  if (!lua_checkstack(w->L, LUA_SLOTS)) return refuse_message(w, "the Lua stack is full");
+    if (w->open[i] == identity)
+      return refusal_set(&w->refused, LP_INVALID_ARGUMENT, "cannot send a cyclic table");
+  if (w->depth >= w->depth_max)
+    return refusal_set(&w->refused, LP_RESOURCE_EXHAUSTED, "nested deeper than %d", w->depth_max);
+  if (!lua_checkstack(w->L, LUA_SLOTS))
+    return refusal_message(&w->refused, "the Lua stack is full");
   w->open[w->depth++] = identity;
   return true;
 }
@@ -404,7 +320,8 @@ static bool deepen(writer *w, const void *identity) {
  * as a table in a table, so they count as one here too. */
 static bool write_instance_fields(writer *w, int index) {
   if (lua_type(w->L, index) != LUA_TTABLE)
-    return refuse(w, LP_INVALID_ARGUMENT, "cannot send a userdata of a class without pack");
+    return refusal_set(&w->refused, LP_INVALID_ARGUMENT,
+                       "cannot send a userdata of a class without pack");
   const void *no_table = &w->open[w->depth];
   if (!write_array_head(w, 1) || !deepen(w, no_table)) return false;
   bool written = write_fields(w, index);
@@ -462,7 +379,7 @@ static bool write_foreign(writer *w, int index) {
   length = w->out->length;
   if (length > w->ceiling) return too_large(w, length - w->start);
   reload(w, length);
-  return written || refuse_type(w, index);
+  return written || refusal_type(&w->refused, w->L, index);
 }
 
 /* The record of its class is on top of the stack. */
@@ -476,12 +393,14 @@ static bool write_class_userdata(writer *w, int index) {
 static bool write_userdata(writer *w, int index) {
   int top = lua_gettop(w->L);
   bool written;
-  if (!lua_checkstack(w->L, LUA_SLOTS)) return refuse_message(w, "the Lua stack is full");
-  if (w->rules->plain) return refuse_type(w, index);
+  if (!lua_checkstack(w->L, LUA_SLOTS))
+    return refusal_message(&w->refused, "the Lua stack is full");
+  if (w->rules->plain) return refusal_type(&w->refused, w->L, index);
   if (lua_getmetatable(w->L, index) && class_push_of(w->L))
     written = write_class_userdata(w, index);
   else
-    written = w->rules->hooks.write_userdata ? write_foreign(w, index) : refuse_type(w, index);
+    written = w->rules->hooks.write_userdata ? write_foreign(w, index)
+                                             : refusal_type(&w->refused, w->L, index);
   if (written) lua_settop(w->L, top);
   return written;
 }
@@ -494,7 +413,7 @@ static bool write_value(writer *w, int index) {
     case LUA_TSTRING: return write_string(w, index);
     case LUA_TTABLE: return write_table(w, index);
     case LUA_TUSERDATA: return write_userdata(w, index);
-    default: return refuse_type(w, index);
+    default: return refusal_type(&w->refused, w->L, index);
   }
 }
 
@@ -510,9 +429,7 @@ static void writer_init(writer *w, lua_State *L, const codec *rules, buffer *out
   w->ceiling = w->start + w->limit + SLACK;
   w->depth = 0;
   w->depth_max = rules->limits.depth < DEPTH_MAX ? rules->limits.depth : DEPTH_MAX;
-  w->pathless = w->path_cut = false;
-  w->path_begin = PATH_TEXT;
-  w->path[PATH_TEXT] = 0;
+  refusal_init(&w->refused);
   reload(w, out->length);
 }
 
@@ -539,9 +456,7 @@ static lp_status commit(writer *w) {
 static lp_status roll_back(writer *w, int top, const char *place, fault *why) {
   lua_settop(w->L, top);
   w->out->length = smaller(w->start, w->out->length);
-  if (w->pathless) return fault_set(why, w->status, "%s", w->reason);
-  const char *path = w->path + w->path_begin;
-  return fault_set(why, w->status, "%s: %s%s%s", place, path, *path ? ": " : "", w->reason);
+  return refusal_report(&w->refused, place, why);
 }
 
 lp_status codec_write(lua_State *L, int first, int count, const char *what, const codec *rules,
