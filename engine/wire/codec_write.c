@@ -223,18 +223,14 @@ static bool write_sequence(writer *w, int index, lua_Unsigned count) {
   return write_map(w, index);
 }
 
-static bool has_keys(lua_State *L, int index) {
-  lua_pushnil(L);
-  if (!lua_next(L, index)) return false;
-  lua_pop(L, 2);
-  return true;
-}
-
 /* A table by the normal rule: keys exactly 1..n (so also none) make an array. */
 static bool write_fields(writer *w, int index) {
   lua_Unsigned count = lua_rawlen(w->L, index);
   if (count) return write_sequence(w, index, count);
-  return has_keys(w->L, index) ? write_map(w, index) : write_array_head(w, 0);
+  size_t start = offset(w);
+  if (!write_map(w, index)) return false;
+  if (offset(w) == start + 1) token_put_array(w->at - 1, 0);
+  return true;
 }
 
 /* A table marked by lp.array: to its greatest index, holes as nil. */
