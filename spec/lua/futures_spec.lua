@@ -92,6 +92,18 @@ describe("lp.wait", function()
     assert.same({{future}, {}}, {lp.wait {future}})
   end)
 
+  it("keeps no future alive through another one", function()
+    local kept, dropped = core.future(), setmetatable({}, {__mode = "v"})
+    dropped[1], dropped[2] = core.future(), core.future()
+    lp.wait({kept, dropped[1]}, {timeout = 0.001})
+    local done = after(0)
+    for _ in lp.as_completed {kept, dropped[2], done} do break end -- luacheck: ignore 512
+    collectgarbage()
+    collectgarbage()
+    assert.same({}, dropped)
+    assert.is_false(kept:done())
+  end)
+
   it("checks its options", function()
     fails_here("unknown option \"timout\"", function() lp.wait({}, {timout = 1}) end)
     fails_here("return_when must be one of", function() lp.wait({}, {return_when = "all"}) end)
