@@ -4,7 +4,7 @@
 # Flags of all our C code, tests and benchmarks included.
 function(lp_flags target)
   target_compile_options(${target} PRIVATE
-    -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes)
+    -Wall -Wextra -Wshadow=local -Wconversion -Wstrict-prototypes)
   if(LP_WERROR)
     target_compile_options(${target} PRIVATE -Werror)
   endif()

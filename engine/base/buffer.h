@@ -16,20 +16,20 @@ typedef struct buffer {
 
 /* Makes room for `bytes` more behind `length`; false when memory is out (the
  * buffer is then unchanged). The slow half of buffer_reserve. */
-bool buffer_grow(buffer *buffer, size_t bytes);
+bool buffer_grow(buffer *buf, size_t bytes);
 /* Releases the memory and leaves an empty buffer that may be used again. */
-void buffer_fini(buffer *buffer);
+void buffer_fini(buffer *buf);
 /* Drops the first `bytes` bytes (at most `length`). */
-void buffer_consume(buffer *buffer, size_t bytes);
+void buffer_consume(buffer *buf, size_t bytes);
 
-static inline bool buffer_reserve(buffer *buffer, size_t bytes) {
-  return buffer->capacity - buffer->length >= bytes || buffer_grow(buffer, bytes);
+static inline bool buffer_reserve(buffer *buf, size_t bytes) {
+  return buf->capacity - buf->length >= bytes || buffer_grow(buf, bytes);
 }
 
-static inline bool buffer_append(buffer *buffer, const void *bytes, size_t count) {
-  if (!buffer_reserve(buffer, count)) return false;
-  if (count) memcpy(buffer->data + buffer->length, bytes, count);
-  buffer->length += count;
+static inline bool buffer_append(buffer *buf, const void *bytes, size_t count) {
+  if (!buffer_reserve(buf, count)) return false;
+  if (count) memcpy(buf->data + buf->length, bytes, count);
+  buf->length += count;
   return true;
 }
 

@@ -27,12 +27,12 @@ const char *lp_strerror(lp_status status) {
   return (unsigned)status < sizeof names / sizeof *names ? names[status] : "unknown";
 }
 
-lp_status fault_set(fault *fault, lp_status status, const char *format, ...) {
-  if (fault) {
+lp_status fault_set(fault *out, lp_status status, const char *format, ...) {
+  if (out) {
     va_list args;
     va_start(args, format);
-    fault->status = status;
-    vsnprintf(fault->text, sizeof fault->text, format, args);
+    out->status = status;
+    vsnprintf(out->text, sizeof out->text, format, args);
     va_end(args);
   }
   return status;

@@ -34,9 +34,9 @@ typedef struct fault {
   char text[FAULT_TEXT];
 } fault;
 
-/* Fills `fault` (may be NULL) printf-style, cutting what does not fit, and returns
+/* Fills `out` (may be NULL) printf-style, cutting what does not fit, and returns
  * `status`, so that a caller can write: return fault_set(f, LP_NOT_FOUND, "…"). */
-lp_status fault_set(fault *fault, lp_status status, const char *format, ...)
+lp_status fault_set(fault *out, lp_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 #endif

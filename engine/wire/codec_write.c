@@ -275,7 +275,12 @@ static int call_pack(writer *w, int index) {
   int top = lua_gettop(L) - 1;
   size_t length = w->out->length = offset(w);
   lua_pushvalue(L, index);
-  lua_call(L, 1, LUA_MULTRET);
+  if (lua_pcall(L, 1, LUA_MULTRET, 0) != LUA_OK) {
+    const char *text = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : NULL;
+    refusal_set(&w->refused, LP_INVALID_ARGUMENT, "the pack function of its class failed: %.150s",
+                text ? text : lua_typename(L, lua_type(L, -1)));
+    return -1;
+  }
   if (w->out->length != length) {
     refusal_set(&w->refused, LP_FAILED_PRECONDITION,
                 "the pack function of its class sent something itself");

@@ -1,0 +1,434 @@
+/* See core.h. */
+#include "api/core.h"
+
+#include <lauxlib.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/embedded.h"
+#include "base/clock.h"
+#include "rpc/rpc.h"
+#include "runtime/engine.h"
+#include "runtime/failure.h"
+#include "runtime/lines.h"
+
+static const char context_key = 0;
+
+/* ---- time and waiting ------------------------------------------------------------------ */
+
+static int core_now(lua_State *L) {
+  lua_pushnumber(L, (lua_Number)clock_now() * 1e-9);
+  return 1;
+}
+
+static int wait_over(lua_State *L, int status, lua_KContext context) {
+  (void)status;
+  (void)context;
+  task_after_wait(L);
+  return 0;
+}
+
+/* The time a wait of `seconds` at `index` ends, nil for ever; the task's deadline counts. */
+static int64_t wait_due(lua_State *L, int index) {
+  if (lua_isnoneornil(L, index)) return CLOCK_NEVER;
+  int64_t span = clock_from_seconds(luaL_checknumber(L, index));
+  int64_t now = clock_now();
+  return span > CLOCK_NEVER - now ? CLOCK_NEVER : now + span;
+}
+
+static int core_sleep(lua_State *L) {
+  luaL_checknumber(L, 1);
+  task *task = task_before_wait(L);
+  return task_yield(L, task, wait_due(L, 1), 0, wait_over);
+}
+
+static int core_yield(lua_State *L) {
+  task *task = task_before_wait(L);
+  return task_yield(L, task, 0, 0, wait_over);
+}
+
+/* token() -> integer: names the wait that the next park of this task will be. */
+static int core_token(lua_State *L) {
+  task *task = task_current(L);
+  task->wait++;
+  task->woken = false;
+  lua_pushinteger(L, (lua_Integer)task->slot << 32 | task->wait);
+  return 1;
+}
+
+static char parked;
+
+static int park_over(lua_State *L, int status, lua_KContext context) {
+  (void)status;
+  (void)context;
+  lua_pushboolean(L, task_after_wait(L));
+  return 1;
+}
+
+static void park_abandon(task *task) {
+  task->wait++; /* the token is void from now on */
+}
+
+/* park([seconds]) -> true: wake was called with the token; false: time is up */
+static int core_park(lua_State *L) {
+  task *task = task_before_wait(L);
+  if (task->woken) {
+    task->woken = false;
+    lua_pushboolean(L, 1);
+    return 1;
+  }
+  task->waiting_for = &parked;
+  task->abandon = park_abandon;
+  return task_yield(L, task, wait_due(L, 1), 0, park_over);
+}
+
+/* wake(token) -> boolean: false when that wait is over */
+static int core_wake(lua_State *L) {
+  lua_Integer token = luaL_checkinteger(L, 1);
+  node *node = node_of(L);
+  lua_Integer slot = token >> 32;
+  task *task = slot >= 0 && slot < node->task_slots ? node->tasks[slot] : NULL;
+  bool live = task && task->state != TASK_IDLE && task->wait == (uint32_t)token && !task->woken;
+  if (live && task->state == TASK_WAITING && task->waiting_for == &parked) {
+    task->wait++;
+    task_wake(task, 0);
+  } else if (live) {
+    task->woken = true;
+  }
+  lua_pushboolean(L, live);
+  return 1;
+}
+
+static int core_spawn(lua_State *L) {
+  luaL_checkany(L, 1);
+  rpc_spawn_future(L, lua_gettop(L) - 1);
+  return 1;
+}
+
+/* start(fn, ...): a task without a future; its error is a node failure. */
+static int core_start(lua_State *L) {
+  luaL_checkany(L, 1);
+  rpc_spawn(L, lua_gettop(L) - 1);
+  return 0;
+}
+
+static int shield_over(lua_State *L, int status, lua_KContext context) {
+  (void)context;
+  task_current(L)->shield--;
+  if (status != LUA_OK && status != LUA_YIELD) return lua_error(L);
+  return lua_gettop(L) - 1;
+}
+
+/* shield(fn, ...): what fn waits for is not cut short by a cancellation or deadline. */
+static int core_shield(lua_State *L) {
+  luaL_checkany(L, 1);
+  task_current(L)->shield++;
+  lua_pushcfunction(L, failure_handler);
+  lua_insert(L, 1);
+  int status = lua_pcallk(L, lua_gettop(L) - 2, LUA_MULTRET, 1, 0, shield_over);
+  return shield_over(L, status, 0);
+}
+
+/* ---- the node -------------------------------------------------------------------------- */
+
+static int core_stopping(lua_State *L) {
+  lua_pushboolean(L, atomic_load_explicit(&node_of(L)->stopping, memory_order_relaxed));
+  return 1;
+}
+
+static int core_context(lua_State *L) {
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &context_key);
+  return 1;
+}
+
+/* Marks the registry reference `place` of a rpc with the value at `index`. */
+static void keep(lua_State *L, int index, int *place) {
+  luaL_unref(L, LUA_REGISTRYINDEX, *place);
+  *place = LUA_NOREF;
+  if (lua_isnoneornil(L, index)) return;
+  lua_pushvalue(L, index);
+  *place = luaL_ref(L, LUA_REGISTRYINDEX);
+}
+
+/* serve(instance, constructor or nil, set of exposed names or nil) */
+static int core_serve(lua_State *L) {
+  rpc *rpc = rpc_of(L);
+  lua_settop(L, 3);
+  keep(L, 1, &rpc->instance);
+  keep(L, 2, &rpc->constructor);
+  keep(L, 3, &rpc->expose);
+  atomic_store(&rpc->node->state, NODE_SERVING);
+  server_open(L, rpc);
+  return 0;
+}
+
+static int core_methods(lua_State *L) {
+  server_list(L, rpc_of(L));
+  return 1;
+}
+
+/* finish(): no new calls; the node ends when its handlers have. */
+static int core_finish(lua_State *L) {
+  node_drain(node_of(L));
+  return 0;
+}
+
+/* fail(error): the node has failed. */
+static int core_fail(lua_State *L) {
+  luaL_checkany(L, 1);
+  lua_settop(L, 1);
+  node_fail(L);
+  return 0;
+}
+
+/* exit(ok, text): ends the node at once, from wherever it is called. */
+static int core_exit(lua_State *L) {
+  node *node = node_of(L);
+  node_set_end(node, lua_toboolean(L, 1) ? LP_OK : LP_ABORTED, luaL_checkstring(L, 2));
+  node->killed = true;
+  node_ready(node);
+  if (!node_can_yield(node, L)) return luaL_error(L, "the node is ending");
+  node->mark = MARK_KILL;
+  return lua_yield(L, 0);
+}
+
+static int core_on_stop(lua_State *L) {
+  luaL_checktype(L, 1, LUA_TFUNCTION);
+  keep(L, 1, &rpc_of(L)->on_stop);
+  return 0;
+}
+
+static int core_connector(lua_State *L) {
+  luaL_checktype(L, 1, LUA_TFUNCTION);
+  keep(L, 1, &rpc_of(L)->connector);
+  return 0;
+}
+
+static int core_error_metatable(lua_State *L) {
+  failure_push_metatable(L);
+  return 1;
+}
+
+/* handler(value): the message handler that makes an lp.Error with a traceback. */
+static int core_handler(lua_State *L) {
+  return failure_handler(L);
+}
+
+/* ---- printing ---------------------------------------------------------------------------- */
+
+static int write_waited(lua_State *L, int status, lua_KContext context);
+
+/* Waits while more is under way than the service thread has printed. */
+static int write_room(lua_State *L) {
+  node *node = node_of(L);
+  if (!lines_full(node) || !node_can_yield(node, L) || node->closing) return 0;
+  task *task = node->current;
+  if (task->cancelled != LP_OK) return 0;
+  return task_yield(L, task, clock_now() + 2000000, 0, write_waited);
+}
+
+static int write_waited(lua_State *L, int status, lua_KContext context) {
+  (void)status;
+  (void)context;
+  task_after_wait(L);
+  return write_room(L);
+}
+
+/* write(stream, ...): strings and numbers, to 1 (stdout) or 2 (stderr) */
+static int core_write(lua_State *L) {
+  node *node = node_of(L);
+  int stream = luaL_checkinteger(L, 1) == 2 ? 2 : 1;
+  int count = lua_gettop(L);
+  for (int i = 2; i <= count; i++) {
+    size_t length;
+    const char *text = luaL_checklstring(L, i, &length);
+    if (!lines_write(node, stream, text, length)) return luaL_error(L, "not enough memory");
+  }
+  return write_room(L);
+}
+
+static int core_print(lua_State *L) {
+  node *node = node_of(L);
+  int count = lua_gettop(L);
+  luaL_Buffer line;
+  luaL_buffinit(L, &line);
+  for (int i = 1; i <= count; i++) {
+    if (i > 1) luaL_addchar(&line, '\t');
+    luaL_tolstring(L, i, NULL);
+    luaL_addvalue(&line);
+  }
+  luaL_addchar(&line, '\n');
+  luaL_pushresult(&line);
+  size_t length;
+  const char *text = lua_tolstring(L, -1, &length);
+  if (!lines_write(node, 1, text, length)) return luaL_error(L, "not enough memory");
+  return write_room(L);
+}
+
+static int core_flush(lua_State *L) {
+  lines_flush(node_of(L));
+  return 0;
+}
+
+/* log(level, text) */
+static int core_log(lua_State *L) {
+  static const char *const levels[] = {"debug", "info", "warning", "error", NULL};
+  int level = luaL_checkoption(L, 1, NULL, levels);
+  size_t length;
+  const char *text = luaL_checklstring(L, 2, &length);
+  node *node = node_of(L);
+  engine_post(node->engine, EVENT_LOG, node->id, level, node->key, text, length);
+  return 0;
+}
+
+/* ---- modules -------------------------------------------------------------------------------- */
+
+/* A searcher of require: modules compiled into the program. */
+static int embedded_searcher(lua_State *L) {
+  const char *name = luaL_checkstring(L, 1);
+  const struct embedded_module *found = embedded_find(name);
+  if (!found) {
+    lua_pushfstring(L, "no embedded module '%s'", name);
+    return 1;
+  }
+  if (luaL_loadbufferx(L, (const char *)found->code, found->size, name, "b") != LUA_OK)
+    return lua_error(L);
+  lua_pushstring(L, name);
+  return 2;
+}
+
+/* Our modules come from the program itself, or during development from LP_LUA_PATH. */
+static void open_modules(lua_State *L) {
+  lua_getglobal(L, "package");
+  const char *folder = getenv("LP_LUA_PATH");
+  if (folder) {
+    lua_getfield(L, -1, "path");
+    lua_pushfstring(L, "%s/?.lua;%s/?/init.lua;%s", folder, folder, lua_tostring(L, -1));
+    lua_setfield(L, -3, "path");
+    lua_pop(L, 1);
+  } else {
+    lua_getfield(L, -1, "searchers");
+    for (lua_Integer i = luaL_len(L, -1); i >= 2; i--) {
+      lua_rawgeti(L, -1, i);
+      lua_rawseti(L, -2, i + 1);
+    }
+    lua_pushcfunction(L, embedded_searcher);
+    lua_rawseti(L, -2, 2);
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+}
+
+static const luaL_Reg core_functions[] = {
+    {"now", core_now},
+    {"sleep", core_sleep},
+    {"yield", core_yield},
+    {"token", core_token},
+    {"park", core_park},
+    {"wake", core_wake},
+    {"spawn", core_spawn},
+    {"start", core_start},
+    {"shield", core_shield},
+    {"stopping", core_stopping},
+    {"context", core_context},
+    {"serve", core_serve},
+    {"methods", core_methods},
+    {"finish", core_finish},
+    {"fail", core_fail},
+    {"exit", core_exit},
+    {"on_stop", core_on_stop},
+    {"connector", core_connector},
+    {"error_metatable", core_error_metatable},
+    {"handler", core_handler},
+    {"write", core_write},
+    {"print", core_print},
+    {"flush", core_flush},
+    {"log", core_log},
+    {NULL, NULL},
+};
+
+/* Pushes lp.core and enters it among the loaded modules. */
+static void open_core(lua_State *L) {
+  codec_open(L);
+  luaL_setfuncs(L, core_functions, 0);
+  luaL_setfuncs(L, client_functions, 0);
+  luaL_setfuncs(L, future_functions, 0);
+  lua_newtable(L);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &context_key);
+  lua_getfield(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
+  lua_pushvalue(L, -2);
+  lua_setfield(L, -2, "lp.core");
+  lua_pop(L, 1);
+}
+
+/* ---- a node's main task ------------------------------------------------------------------------ */
+
+static void main_done(lua_State *L, task *task, bool ok, int first) {
+  (void)task;
+  if (ok) return;
+  lua_settop(L, first);
+  node_fail(L);
+}
+
+static void main_lost(task *task, lp_status status, const char *text) {
+  node *node = task->node;
+  if (!node->closing) {
+    node_set_end(node, status, text);
+    node->killed = true;
+    node_ready(node);
+  }
+}
+
+static const task_kind main_kind = {.done = main_done, .lost = main_lost};
+
+static int boot_over(lua_State *L, int status, lua_KContext context) {
+  (void)L;
+  (void)status;
+  (void)context;
+  return 0;
+}
+
+/* require(module)[field](argument), the whole of which may wait. */
+static int run_boot(lua_State *L) {
+  lua_getglobal(L, "require");
+  lua_pushvalue(L, 1);
+  lua_call(L, 1, 1);
+  lua_pushvalue(L, 2);
+  lua_gettable(L, -2);
+  lua_pushvalue(L, 3);
+  lua_callk(L, 1, 0, 0, boot_over);
+  return 0;
+}
+
+static int start_node(lua_State *L) {
+  const node_request *request = lua_touserdata(L, 1);
+  luaL_checkstack(L, 20, NULL);
+  open_modules(L);
+  open_core(L);
+  if (request->open) request->open(L);
+  lua_settop(L, 1);
+  task *task = task_new(L, &main_kind, NULL);
+  lua_State *co = task->co;
+  lua_pushcfunction(co, run_boot);
+  lua_pushstring(co, request->boot.module);
+  lua_pushstring(co, request->boot.field);
+  lua_pushlstring(co, request->boot.argument, request->boot.length);
+  task_start(task, 3);
+  return 0;
+}
+
+node *core_node(loop *loop, const node_request *request, fault *fault) {
+  node *made =
+      node_new(loop, request->name, request->key, &rpc_hooks, request->memory_limit, fault);
+  if (!made) return NULL;
+  if (request->id) made->id = request->id;
+  if (!request->id && engine_add(loop->engine, request->key, loop->box, made->id) != LP_OK) {
+    fault_set(fault, LP_ALREADY_EXISTS, "there is a node %s already", request->name);
+    node_abort(made);
+    return NULL;
+  }
+  if (rpc_open(made, fault) && node_enter(made, start_node, (void *)request, fault)) return made;
+  engine_end(loop->engine, request->key, fault->status, fault->text);
+  node_abort(made);
+  return NULL;
+}

@@ -1,0 +1,153 @@
+/* The command `lp`: a main thread that runs the command line as a node's main task, beside
+ * the engine's service thread. Started with --node it is a node process instead: the main
+ * thread is then the service, and its nodes have threads of their own. */
+#define _GNU_SOURCE /* pipe2 */
+#include <errno.h>
+#include <fcntl.h>
+#include <lauxlib.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "api/host.h"
+#include "base/clock.h"
+#include "runtime/interrupt.h"
+
+/* The command's own, not the library's: its words, and the status it will exit with. */
+static struct {
+  int argc;
+  char **argv;
+  int status;      /* -1: not decided yet */
+  bool quit;       /* node process: the policy is done */
+  int signals[2];  /* pipe of signal numbers, written by the handler */
+} command = {.status = -1, .signals = {-1, -1}};
+
+static void on_signal(int number) {
+  int saved = errno;
+  unsigned char byte = (unsigned char)number;
+  ssize_t written = write(command.signals[1], &byte, 1);
+  (void)written; /* full: enough signals are waiting */
+  errno = saved;
+}
+
+/* Handlers, not blocked signals: what nodes start with io.popen inherits a mask, while
+ * handlers become the default there. */
+static bool take_signals(void) {
+  static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+  if (pipe2(command.signals, O_CLOEXEC | O_NONBLOCK) != 0) return false;
+  struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+    sigaction(numbers[i], &action, NULL);
+  return true;
+}
+
+/* status(number): what the process exits with */
+static int command_status(lua_State *L) {
+  command.status = (int)luaL_checkinteger(L, 1);
+  return 0;
+}
+
+static int command_quit(lua_State *L) {
+  command.status = (int)luaL_checkinteger(L, 1);
+  command.quit = true;
+  return 0;
+}
+
+/* lp.core.command: argv (array, argv[0] at 0), status, quit */
+static int open_command(lua_State *L) {
+  lua_newtable(L);
+  lua_newtable(L);
+  for (int i = 0; i < command.argc; i++) {
+    lua_pushstring(L, command.argv[i]);
+    lua_rawseti(L, -2, i);
+  }
+  lua_setfield(L, -2, "argv");
+  lua_pushcfunction(L, command_status);
+  lua_setfield(L, -2, "status");
+  lua_pushcfunction(L, command_quit);
+  lua_setfield(L, -2, "quit");
+  lua_pushstring(L, LP_VERSION);
+  lua_setfield(L, -2, "version");
+  lua_setfield(L, -2, "command");
+  return 0;
+}
+
+static int complain(const fault *fault) {
+  fprintf(stderr, "lp: %s\n", fault->text);
+  return 1;
+}
+
+static bool wants_colour(void) {
+  const char *terminal = getenv("TERM"), *refused = getenv("NO_COLOR");
+  for (int i = 1; i < command.argc; i++)
+    if (strcmp(command.argv[i], "--no-color") == 0) return false;
+  if (refused && *refused) return false;
+  return isatty(STDOUT_FILENO) && terminal && strcmp(terminal, "dumb") != 0;
+}
+
+/* When nodes could not be stopped their threads still run: then only leaving at once,
+ * without a word to them, is safe. */
+static int leave(host *host) {
+  int status = command.status < 0 ? 1 : command.status;
+  fflush(NULL);
+  if (!host_free(host)) _exit(status);
+  return status;
+}
+
+/* The command line, as the node "main" on this thread. */
+static int run_command(void) {
+  fault fault;
+  host_options options = {.service = {"lp.service", "boot", "", 0},
+                          .colour = wants_colour(),
+                          .signal_fd = command.signals[0]};
+  host *host = host_new(&options, &fault);
+  if (!host) return complain(&fault);
+  loop *loop = loop_new(host_engine(host), "main", &fault);
+  node_request request = {
+      .name = "main", .key = "main", .boot = {"lp.main", "boot", "", 0}, .open = open_command};
+  node *node = loop ? core_node(loop, &request, &fault) : NULL;
+  if (!node || !host_adopt(host, loop, node->id) ||
+      loop_start(host_service_loop(host), &fault) != LP_OK) {
+    complain(&fault);
+    if (node) node_close(node, LP_CANCELLED, "the engine could not start");
+    loop_free(loop);
+    host_free(host);
+    return 1;
+  }
+  interrupt_thread(loop);
+  while (!list_empty(&loop->nodes)) loop_turn(loop, CLOCK_NEVER);
+  interrupt_thread(NULL);
+  host_forget_adopted(host);
+  int status = leave(host);
+  loop_free(loop);
+  return status;
+}
+
+static int run_node_process(void) {
+  fault fault;
+  host_options options = {.service = {"lp.worker", "boot", "", 0},
+                          .bare = true,
+                          .signal_fd = command.signals[0],
+                          .open = open_command};
+  host *host = host_new(&options, &fault);
+  if (!host) return complain(&fault);
+  loop *service = host_service_loop(host);
+  interrupt_thread(service);
+  while (!command.quit && !list_empty(&service->nodes)) loop_turn(service, CLOCK_NEVER);
+  interrupt_thread(NULL);
+  return leave(host);
+}
+
+int main(int argc, char **argv) {
+  command.argc = argc;
+  command.argv = argv;
+  interrupt_install();
+  if (!take_signals()) {
+    fprintf(stderr, "lp: cannot make a pipe: %s\n", strerror(errno));
+    return 1;
+  }
+  if (argc == 2 && strcmp(argv[1], "--node") == 0) return run_node_process();
+  return run_command();
+}

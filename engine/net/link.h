@@ -1,0 +1,42 @@
+/* A link is a stream or one end of a pipe; what is above does not know which. */
+#ifndef LP_NET_LINK_H
+#define LP_NET_LINK_H
+
+#include "net/pipe.h"
+#include "net/stream.h"
+
+/* No typedef: the name belongs to unistd.h. */
+struct link {
+  stream *stream;
+  pipe_end *pipe; /* exactly one is set while the link is open */
+};
+
+static inline bool link_is_open(const struct link *link) {
+  return link->stream || link->pipe;
+}
+
+/* The buffer to append to; NULL when memory is out. Only on an open link. */
+static inline buffer *link_out(struct link *link) {
+  return link->stream ? stream_out(link->stream) : pipe_out(link->pipe);
+}
+
+/* False: the other end is gone. */
+static inline bool link_flush(struct link *link) {
+  if (link->pipe) return pipe_flush(link->pipe);
+  if (link->stream) stream_flush(link->stream);
+  return true;
+}
+
+/* Bytes appended that have not left yet. */
+static inline size_t link_queued(const struct link *link) {
+  return link->stream ? stream_queued(link->stream) : link->pipe ? pipe_queued(link->pipe) : 0;
+}
+
+static inline void link_close(struct link *link) {
+  stream_free(link->stream);
+  pipe_free(link->pipe);
+  link->stream = NULL;
+  link->pipe = NULL;
+}
+
+#endif

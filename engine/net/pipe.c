@@ -1,0 +1,154 @@
+/* See pipe.h. A parcel is a message that carries a buffer to one end. Both ends live in
+ * one allocation that is freed when the two owners and every parcel under way have let
+ * go of it; an end whose owner left drops what still arrives. */
+#include "net/pipe.h"
+
+#include <stdatomic.h>
+
+#include "base/memory.h"
+
+enum { PARCEL_KEEP = 1 << 20 }; /* larger buffers are not kept for reuse */
+
+typedef struct parcel {
+  message message;
+  pipe_end *to;
+  buffer bytes;
+  bool closing; /* the sender's end was freed behind these bytes */
+} parcel;
+
+typedef struct pipe pipe;
+
+struct pipe_end {
+  pipe *pipe;
+  pipe_end *other;
+  mailbox *box; /* of the loop that uses this end */
+  const stream_events *events;
+  void *owner;
+  parcel *filling; /* what pipe_out appends to */
+  parcel *spare;   /* an empty one, its buffer allocated */
+  atomic_bool open;
+};
+
+struct pipe {
+  atomic_int references; /* owners and parcels under way */
+  pipe_end ends[2];
+};
+
+static void parcel_free(parcel *sent) {
+  if (!sent) return;
+  buffer_fini(&sent->bytes);
+  mem_free(sent);
+}
+
+static void pipe_unref(pipe *shared) {
+  if (atomic_fetch_sub(&shared->references, 1) != 1) return;
+  for (int i = 0; i < 2; i++) {
+    parcel_free(shared->ends[i].filling);
+    parcel_free(shared->ends[i].spare);
+    mailbox_unref(shared->ends[i].box);
+  }
+  mem_free(shared);
+}
+
+static void parcel_drop(message *carried) {
+  parcel *dropped = (parcel *)carried;
+  pipe *shared = dropped->to->pipe;
+  parcel_free(dropped);
+  pipe_unref(shared);
+}
+
+/* On the receiving end's loop. The end may be freed by its own callback. */
+static void parcel_run(message *carried, void *loop) {
+  (void)loop;
+  parcel *arrived = (parcel *)carried;
+  pipe_end *end = arrived->to;
+  pipe *shared = end->pipe;
+  if (atomic_load(&end->open) && arrived->bytes.length)
+    end->events->on_data(end->owner, arrived->bytes.data, arrived->bytes.length);
+  if (atomic_load(&end->open) && arrived->closing)
+    end->events->on_close(end->owner, LP_UNAVAILABLE, "the other end was closed");
+  if (atomic_load(&end->open) && !end->spare && arrived->bytes.capacity <= PARCEL_KEEP) {
+    arrived->bytes.length = 0;
+    end->spare = arrived;
+  } else {
+    parcel_free(arrived);
+  }
+  pipe_unref(shared);
+}
+
+static parcel *parcel_new(void) {
+  parcel *sent = mem_new(sizeof *sent);
+  if (!sent) return NULL;
+  sent->message.run = parcel_run;
+  sent->message.drop = parcel_drop;
+  return sent;
+}
+
+bool pipe_new(mailbox *box_a, mailbox *box_b, pipe_end **a, pipe_end **b) {
+  pipe *made = mem_new(sizeof *made);
+  if (!made) return false;
+  atomic_init(&made->references, 2);
+  for (int i = 0; i < 2; i++) {
+    pipe_end *end = &made->ends[i];
+    end->pipe = made;
+    end->other = &made->ends[!i];
+    end->box = mailbox_ref(i ? box_b : box_a);
+    atomic_init(&end->open, true);
+    end->spare = parcel_new(); /* so that closing needs no memory */
+  }
+  *a = &made->ends[0];
+  *b = &made->ends[1];
+  if (made->ends[0].spare && made->ends[1].spare) return true;
+  atomic_store(&made->references, 1);
+  pipe_unref(made);
+  return false;
+}
+
+void pipe_attach(pipe_end *end, const stream_events *events, void *owner) {
+  end->events = events;
+  end->owner = owner;
+}
+
+buffer *pipe_out(pipe_end *end) {
+  if (!end->filling) {
+    end->filling = end->spare ? end->spare : parcel_new();
+    end->spare = NULL;
+  }
+  return end->filling ? &end->filling->bytes : NULL;
+}
+
+static bool parcel_send(pipe_end *end, parcel *sent, bool closing) {
+  sent->to = end->other;
+  sent->closing = closing;
+  atomic_fetch_add(&end->pipe->references, 1);
+  if (mailbox_push(end->other->box, MAILBOX_MAIL, &sent->message)) return true;
+  parcel_free(sent);
+  pipe_unref(end->pipe);
+  return false;
+}
+
+bool pipe_flush(pipe_end *end) {
+  parcel *sent = end->filling;
+  if (!sent || !sent->bytes.length) return true;
+  end->filling = NULL;
+  if (!atomic_load(&end->other->open)) {
+    parcel_free(sent);
+    return false;
+  }
+  return parcel_send(end, sent, false);
+}
+
+size_t pipe_queued(const pipe_end *end) {
+  return end->filling ? end->filling->bytes.length : 0;
+}
+
+void pipe_free(pipe_end *end) {
+  if (!end) return;
+  atomic_store(&end->open, false);
+  parcel *last = end->filling ? end->filling : end->spare ? end->spare : parcel_new();
+  if (last == end->spare) end->spare = NULL;
+  end->filling = NULL;
+  /* Out of memory here leaves the other end to notice at its next flush. */
+  if (last) parcel_send(end, last, true);
+  pipe_unref(end->pipe);
+}

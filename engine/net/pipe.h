@@ -1,0 +1,32 @@
+/* A link in memory between two loops of one process: two ends, each used by one thread.
+ *
+ * An end looks like a stream: bytes appended to its out buffer travel when it is flushed,
+ * and the other end's events report them. What was flushed is handed over whole, not
+ * copied: the buffer itself is the message, and the receiver keeps it for its answers. */
+#ifndef LP_NET_PIPE_H
+#define LP_NET_PIPE_H
+
+#include <stddef.h>
+
+#include "base/buffer.h"
+#include "base/mailbox.h"
+#include "net/stream.h"
+
+typedef struct pipe_end pipe_end;
+
+/* Makes a pipe whose ends report to loops with these mailboxes. Events of an end are set
+ * by pipe_attach before anything may reach it. False: memory is out. */
+bool pipe_new(mailbox *box_a, mailbox *box_b, pipe_end **a, pipe_end **b);
+/* Sets who is told of what reaches this end (only on_data and on_close are used). */
+void pipe_attach(pipe_end *end, const stream_events *events, void *owner);
+
+/* The buffer to append to; NULL when memory is out. */
+buffer *pipe_out(pipe_end *end);
+/* Hands what was appended to the other end's loop. False when that loop is gone or the
+ * other end was freed: the caller treats the link as closed. */
+bool pipe_flush(pipe_end *end);
+size_t pipe_queued(const pipe_end *end);
+/* Tells the other end (on_close) and frees this one. Accepts NULL. */
+void pipe_free(pipe_end *end);
+
+#endif

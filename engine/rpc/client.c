@@ -1,0 +1,502 @@
+/* Clients as scripts see them: userdata whose fields are methods of the node behind it.
+ * A call is encoded from the Lua stack straight into the link's buffer; its results are
+ * decoded straight onto the stack of the coroutine that waits. */
+#include <lauxlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "rpc/hello.h"
+#include "rpc/rpc.h"
+#include "runtime/failure.h"
+
+typedef enum client_mode { MODE_CALL, MODE_FUTURES, MODE_NOTIFY } client_mode;
+
+typedef struct client {
+  peer *peer;
+  client_mode mode;
+  int64_t timeout; /* ns; CLOCK_NEVER: none */
+} client;
+
+enum { METHOD_CACHE = 4096 };
+enum { UV_FUTURES = 1, UV_NOTIFY = 2 };
+
+static const char metatable_key = 0;
+static const char methods_key = 0; /* registry: name -> function */
+
+static client *client_at(lua_State *L, int index) {
+  client *found = lua_touserdata(L, index);
+  if (!found || !lua_getmetatable(L, index)) return NULL;
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &metatable_key);
+  bool same = lua_rawequal(L, -1, -2);
+  lua_pop(L, 2);
+  return same && found->peer ? found : NULL;
+}
+
+peer *client_peer(lua_State *L, int index) {
+  client *found = client_at(L, index);
+  return found ? found->peer : NULL;
+}
+
+static client *client_check(lua_State *L, int index) {
+  client *found = client_at(L, index);
+  if (!found) luaL_typeerror(L, index, "client (call methods with a colon: client:method(...))");
+  return found;
+}
+
+/* Pushes a client; its reference is taken when all that can fail is done. */
+static client *client_make(lua_State *L, peer *peer, client_mode mode, int64_t timeout) {
+  luaL_checkstack(L, 3, NULL);
+  client *made = lua_newuserdatauv(L, sizeof *made, 2);
+  *made = (client){.mode = mode, .timeout = timeout};
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &metatable_key);
+  lua_setmetatable(L, -2);
+  made->peer = peer_ref(peer);
+  return made;
+}
+
+void client_push(lua_State *L, peer *peer) {
+  peer->references--; /* the caller's becomes the userdata's, or falls away */
+  client_make(L, peer, MODE_CALL, CLOCK_NEVER);
+}
+
+/* ---- calls ------------------------------------------------------------------------------ */
+/* The stack of a call in work: client, method name, arguments. */
+
+enum { AT_CLIENT = 1, AT_METHOD = 2, AT_FIRST = 3 };
+
+static int call_go(lua_State *L, int64_t due);
+
+/* Writes the call on the stack, a notification when `id` is NULL, and takes its credit. */
+static lp_status write_call(lua_State *L, peer *peer, const uint32_t *id, fault *fault) {
+  size_t start, at, length;
+  const char *method = lua_tolstring(L, AT_METHOD, &length);
+  buffer *out = peer_write_begin(peer, &start);
+  if (!out) return fault_set(fault, LP_RESOURCE_EXHAUSTED, "no memory for a call");
+  bool begun = id ? frame_begin_request(out, true, *id, method, length, false, &at)
+                  : frame_begin_notify(out, true, method, length, false, &at);
+  int count = lua_gettop(L) - AT_FIRST + 1;
+  lp_status status =
+      begun ? codec_write(L, AT_FIRST, count, "argument", &peer->rpc->codec, out, fault)
+            : fault_set(fault, LP_RESOURCE_EXHAUSTED, "no memory for a call");
+  if (status != LP_OK) {
+    peer_write_undo(peer, start);
+    return status;
+  }
+  peer_write_end(peer, start);
+  peer->window--;
+  return LP_OK;
+}
+
+/* Sends the call on the stack; NULL with fault when it cannot be written. */
+static pending *send_request(lua_State *L, peer *peer, fault *fault) {
+  pending *made = pending_new(peer);
+  if (!made) {
+    fault_set(fault, LP_RESOURCE_EXHAUSTED, "no memory for a call");
+    return NULL;
+  }
+  if (write_call(L, peer, &made->id, fault) == LP_OK) return made;
+  pending_free(made);
+  return NULL;
+}
+
+static void call_abandon(task *task) {
+  pending *abandoned = task->waiting_for;
+  hello_cancel(abandoned->peer, abandoned->id);
+  pending_free(abandoned);
+}
+
+static int raise_deadline(lua_State *L) {
+  client *client = lua_touserdata(L, AT_CLIENT);
+  return failure_raisef(L, LP_DEADLINE_EXCEEDED,
+                        "deadline exceeded: no answer from %s to %s within its time",
+                        client->peer->name, lua_tostring(L, AT_METHOD));
+}
+
+/* `sent` is the stack's height when the call went out; results lie above. */
+static int call_end(lua_State *L, int status, lua_KContext sent) {
+  (void)status;
+  task *task = node_of(L)->current;
+  bool failed = task->failed;
+  task->failed = false;
+  if (!task_after_wait(L)) return raise_deadline(L);
+  if (failed) return lua_error(L);
+  return lua_gettop(L) - (int)sent;
+}
+
+static int call_wait(lua_State *L, peer *peer, int64_t due) {
+  fault fault;
+  task *task = task_before_wait(L);
+  pending *sent = send_request(L, peer, &fault);
+  if (!sent) return failure_raise(L, fault.status, fault.text);
+  sent->task = task;
+  task->waiting_for = sent;
+  task->abandon = call_abandon;
+  return task_yield(L, task, due, lua_gettop(L), call_end);
+}
+
+static int call_future(lua_State *L, peer *peer, int64_t due) {
+  fault fault;
+  future *made = future_push(L);
+  int reference = luaL_ref(L, LUA_REGISTRYINDEX);
+  pending *sent = send_request(L, peer, &fault);
+  if (!sent) {
+    luaL_unref(L, LUA_REGISTRYINDEX, reference);
+    return failure_raise(L, fault.status, fault.text);
+  }
+  sent->future = reference;
+  future_attach(made, sent);
+  if (due != CLOCK_NEVER) timer_start(&peer->rpc->node->loop->timers, &sent->timer, due);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, reference);
+  return 1;
+}
+
+static int call_notify(lua_State *L, peer *peer) {
+  fault fault;
+  if (write_call(L, peer, NULL, &fault) == LP_OK) return 0;
+  return failure_raise(L, fault.status, fault.text);
+}
+
+/* Credit came back, or the link went away: from the start. */
+static int call_retry(lua_State *L, int status, lua_KContext due) {
+  (void)status;
+  if (!task_after_wait(L)) return raise_deadline(L);
+  return call_go(L, due);
+}
+
+static int call_go(lua_State *L, int64_t due) {
+  client *client = lua_touserdata(L, AT_CLIENT);
+  peer *peer = client->peer;
+  fault fault;
+  if (peer->state != PEER_OPEN && !peer_connect(L, peer, &fault))
+    return failure_raise(L, fault.status, fault.text);
+  if (peer->window == 0) {
+    task *task = task_before_wait(L);
+    list_push(&peer->waiters, &task->link);
+    return task_yield(L, task, due, due, call_retry);
+  }
+  if (client->mode == MODE_CALL) return call_wait(L, peer, due);
+  if (client->mode == MODE_FUTURES) return call_future(L, peer, due);
+  return call_notify(L, peer);
+}
+
+/* When this call has to be answered: its own time-out or what its task inherited. */
+static int64_t call_due(lua_State *L, const client *client) {
+  task *task = node_of(L)->current;
+  int64_t due = task && task->shield == 0 ? task->deadline : CLOCK_NEVER;
+  if (client->timeout == CLOCK_NEVER) return due;
+  int64_t own = clock_now() + client->timeout;
+  return own < due ? own : due;
+}
+
+/* client:method(...): upvalue 1 is the name. */
+static int method_call(lua_State *L) {
+  client *client = client_check(L, 1);
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_insert(L, AT_METHOD);
+  return call_go(L, call_due(L, client));
+}
+
+/* client(...), client.futures(...), client.notify(...). */
+static int client_call(lua_State *L) {
+  client *client = client_check(L, 1);
+  struct client *first = client->mode == MODE_CALL ? NULL : client_at(L, 2);
+  if (first && first->peer == client->peer && first->mode == MODE_CALL) {
+    const char *word = client->mode == MODE_FUTURES ? "futures" : "notify";
+    return luaL_error(L, "client:%s(...) calls nothing; for a method of that name use lp.call(client, \"%s\", ...)", word, word);
+  }
+  lua_pushliteral(L, "__call");
+  lua_insert(L, AT_METHOD);
+  return call_go(L, call_due(L, client));
+}
+
+/* lp.call(client, "name", ...) */
+static int core_call(lua_State *L) {
+  client *client = client_check(L, 1);
+  luaL_checkstring(L, 2);
+  return call_go(L, call_due(L, client));
+}
+
+/* ---- fields -------------------------------------------------------------------------------- */
+
+static int push_proxy(lua_State *L, int place, client_mode mode) {
+  client *client = lua_touserdata(L, 1);
+  if (lua_getiuservalue(L, 1, place) == LUA_TUSERDATA) return 1;
+  client_make(L, client->peer, mode, client->timeout);
+  lua_pushvalue(L, -1);
+  lua_setiuservalue(L, 1, place);
+  return 1;
+}
+
+/* A name asked for the first time; upvalue 1 is the cache, which is bounded. */
+static int make_method(lua_State *L) {
+  luaL_checktype(L, 2, LUA_TSTRING);
+  lua_pushvalue(L, 2);
+  lua_pushcclosure(L, method_call, 1);
+  lua_rawgeti(L, lua_upvalueindex(1), 1);
+  lua_Integer known = lua_tointeger(L, -1);
+  lua_pop(L, 1);
+  if (known >= METHOD_CACHE) return 1;
+  lua_pushinteger(L, known + 1);
+  lua_rawseti(L, lua_upvalueindex(1), 1);
+  lua_pushvalue(L, 2);
+  lua_pushvalue(L, -2);
+  lua_rawset(L, lua_upvalueindex(1));
+  return 1;
+}
+
+static int client_index(lua_State *L) {
+  client *client = client_check(L, 1);
+  lua_settop(L, 2);
+  lua_pushvalue(L, 2);
+  if (lua_rawget(L, lua_upvalueindex(1)) == LUA_TFUNCTION) return 1;
+  lua_pop(L, 1);
+  const char *name = luaL_checkstring(L, 2);
+  if (client->mode == MODE_CALL && strcmp(name, "futures") == 0)
+    return push_proxy(L, UV_FUTURES, MODE_FUTURES);
+  if (client->mode == MODE_CALL && strcmp(name, "notify") == 0)
+    return push_proxy(L, UV_NOTIFY, MODE_NOTIFY);
+  return make_method(L);
+}
+
+static int client_newindex(lua_State *L) {
+  return luaL_error(L, "a client's fields cannot be set");
+}
+
+static int client_tostring(lua_State *L) {
+  client *client = client_at(L, 1);
+  lua_pushfstring(L, "client of %s", client ? client->peer->name : "nothing");
+  return 1;
+}
+
+static int client_gc(lua_State *L) {
+  client *client = lua_touserdata(L, 1);
+  peer *peer = client->peer;
+  client->peer = NULL;
+  if (peer) peer_unref(peer);
+  return 0;
+}
+
+/* ---- answers --------------------------------------------------------------------------------- */
+
+/* Pushes what the response brought on `to`; false when that is an error. */
+static bool push_answer(lua_State *to, rpc *rpc, const frame *frame, int *count) {
+  fault fault;
+  *count = 1;
+  if (frame->error) {
+    remote_read(to, rpc, frame->error, frame->error_length);
+    return false;
+  }
+  if (codec_read(to, frame->body, frame->body_length, &rpc->codec, count, &fault) == LP_OK)
+    return true;
+  *count = 1;
+  failure_push(to, fault.status, fault.text);
+  return false;
+}
+
+static void wake_caller(task *task, bool ok, int count) {
+  task->abandon = NULL;
+  task->failed = !ok;
+  task_wake(task, count);
+}
+
+void client_answer(lua_State *L, pending *pending, const frame *frame) {
+  rpc *rpc = pending->peer->rpc;
+  task *task = pending->task;
+  int count;
+  if (task) {
+    pending_free(pending);
+    rpc->answering = task;
+    bool ok = push_answer(task->waiter, rpc, frame, &count);
+    rpc->answering = NULL;
+    wake_caller(task, ok, count);
+    return;
+  }
+  int reference = pending->future;
+  pending_free(pending);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, reference);
+  luaL_unref(L, LUA_REGISTRYINDEX, reference);
+  int at = lua_gettop(L);
+  bool ok = push_answer(L, rpc, frame, &count);
+  future_settle(L, at, ok, count);
+  lua_settop(L, at - 1);
+}
+
+void client_fail(lua_State *L, pending *pending, lp_status status, const char *text) {
+  task *task = pending->task;
+  if (task) {
+    pending_free(pending);
+    failure_push(task->waiter, status, text);
+    wake_caller(task, false, 1);
+    return;
+  }
+  int reference = pending->future;
+  pending_free(pending);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, reference);
+  luaL_unref(L, LUA_REGISTRYINDEX, reference);
+  failure_push(L, status, text);
+  future_settle(L, lua_gettop(L) - 1, false, 1);
+  lua_pop(L, 1);
+}
+
+static int expire(lua_State *L) {
+  pending *late = lua_touserdata(L, 1);
+  hello_cancel(late->peer, late->id);
+  client_fail(L, late, LP_DEADLINE_EXCEEDED, "deadline exceeded: no answer within its time");
+  return 0;
+}
+
+void client_expire(pending *pending) {
+  node_enter(pending->peer->rpc->node, expire, pending, NULL);
+}
+
+/* ---- on the wire ------------------------------------------------------------------------------- */
+
+/* An extension of type CODEC_EXT_CLIENT: the target's key, a zero byte, the node's name. */
+static bool write_client(lua_State *L, int index, buffer *out) {
+  client *client = client_at(L, index);
+  if (!client || client->mode != MODE_CALL || !client->peer->target) return false;
+  size_t key = strlen(client->peer->target) + 1, name = strlen(client->peer->name);
+  if (key + name > UINT8_MAX || !buffer_reserve(out, 3 + key + name)) return false;
+  uint8_t *at = out->data + out->length;
+  at[0] = 0xc7; /* ext 8 */
+  at[1] = (uint8_t)(key + name);
+  at[2] = CODEC_EXT_CLIENT;
+  memcpy(at + 3, client->peer->target, key);
+  memcpy(at + 3 + key, client->peer->name, name);
+  out->length += 3 + key + name;
+  return true;
+}
+
+static bool read_client(lua_State *L, int type, const uint8_t *data, size_t length) {
+  char text[UINT8_MAX + 1];
+  if (type != CODEC_EXT_CLIENT || length > UINT8_MAX) return false;
+  memcpy(text, data, length);
+  text[length] = 0;
+  size_t key = strlen(text);
+  if (key >= length) return false;
+  peer *peer = peer_get(rpc_of(L), text, text + key + 1);
+  if (!peer) failure_raise(L, LP_RESOURCE_EXHAUSTED, "out of memory");
+  client_push(L, peer);
+  return true;
+}
+
+const codec_hooks client_codec_hooks = {.write_userdata = write_client, .read_ext = read_client};
+
+/* ---- functions ------------------------------------------------------------------------------------ */
+
+/* client(key, name): the client of a node; key is what engine or connector find it by. */
+static int core_client(lua_State *L) {
+  const char *key = luaL_checkstring(L, 1);
+  peer *peer = peer_get(rpc_of(L), key, luaL_optstring(L, 2, key));
+  if (!peer) return failure_raise(L, LP_RESOURCE_EXHAUSTED, "out of memory");
+  client_push(L, peer);
+  return 1;
+}
+
+static int core_is_client(lua_State *L) {
+  lua_pushboolean(L, client_at(L, 1) != NULL);
+  return 1;
+}
+
+/* with(client, {timeout = seconds or nil, …}): the same client with other options. Names
+ * and types were checked by lp.options. */
+static int core_with(lua_State *L) {
+  client *client = client_check(L, 1);
+  luaL_checktype(L, 2, LUA_TTABLE);
+  int64_t timeout = client->timeout;
+  if (lua_getfield(L, 2, "timeout") != LUA_TNIL) {
+    double seconds = luaL_checknumber(L, -1);
+    timeout = seconds > 0 ? clock_from_seconds(seconds) : CLOCK_NEVER;
+  }
+  client_make(L, client->peer, client->mode, timeout);
+  return 1;
+}
+
+/* target(client) -> key or nil, name */
+static int core_target(lua_State *L) {
+  client *client = client_check(L, 1);
+  lua_pushstring(L, client->peer->target);
+  lua_pushstring(L, client->peer->name);
+  return 2;
+}
+
+static int core_connection_state(lua_State *L) {
+  static const char *const names[] = {"idle", "connecting", "connecting", "ready", "closed"};
+  lua_pushstring(L, names[client_check(L, 1)->peer->state]);
+  return 1;
+}
+
+/* dial(client, address): where its target is; part of a connector. */
+static int core_dial(lua_State *L) {
+  client *client = client_check(L, 1);
+  fault fault;
+  if (client->peer->state != PEER_CONNECTING || link_is_open(&client->peer->wire)) return 0;
+  if (!peer_dial(client->peer, luaL_checkstring(L, 2), &fault))
+    peer_down(client->peer, fault.status, fault.text);
+  return 0;
+}
+
+/* refuse(client, text): a connector's answer when the target cannot be reached. */
+static int core_refuse(lua_State *L) {
+  client *client = client_check(L, 1);
+  peer_down(client->peer, LP_UNAVAILABLE, luaL_checkstring(L, 2));
+  return 0;
+}
+
+/* on_close(client, fn): calls fn(text) in a task when its link goes down. */
+static int core_on_close(lua_State *L) {
+  client *client = client_check(L, 1);
+  luaL_checktype(L, 2, LUA_TFUNCTION);
+  lua_settop(L, 2);
+  luaL_unref(L, LUA_REGISTRYINDEX, client->peer->on_close);
+  client->peer->on_close = luaL_ref(L, LUA_REGISTRYINDEX);
+  return 0;
+}
+
+/* disconnect(client): closes the link; what waits on it fails. */
+static int core_disconnect(lua_State *L) {
+  client *client = client_check(L, 1);
+  peer_down(client->peer, LP_UNAVAILABLE, luaL_optstring(L, 2, "the link was closed"));
+  return 0;
+}
+
+/* caller() -> a client of whoever called the handler that runs, or nil. */
+static int core_caller(lua_State *L) {
+  peer *peer = server_caller(L);
+  if (!peer) return 0;
+  client_push(L, peer_ref(peer));
+  return 1;
+}
+
+const luaL_Reg client_functions[] = {
+    {"call", core_call},
+    {"client", core_client},
+    {"is_client", core_is_client},
+    {"with", core_with},
+    {"target", core_target},
+    {"connection_state", core_connection_state},
+    {"dial", core_dial},
+    {"refuse", core_refuse},
+    {"on_close", core_on_close},
+    {"disconnect", core_disconnect},
+    {"caller", core_caller},
+    {NULL, NULL},
+};
+
+void client_open(lua_State *L) {
+  static const luaL_Reg methods[] = {
+      {"__call", client_call}, {"__newindex", client_newindex}, {"__tostring", client_tostring},
+      {"__gc", client_gc},     {NULL, NULL},
+  };
+  luaL_newlib(L, methods);
+  lua_pushliteral(L, "lp.Client");
+  lua_setfield(L, -2, "__name");
+  lua_pushboolean(L, 0);
+  lua_setfield(L, -2, "__metatable");
+  lua_newtable(L);
+  lua_pushvalue(L, -1);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &methods_key);
+  lua_pushcclosure(L, client_index, 1);
+  lua_setfield(L, -2, "__index");
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &metatable_key);
+}

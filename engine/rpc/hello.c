@@ -1,0 +1,137 @@
+/* See hello.h. */
+#include "rpc/hello.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "wire/token.h"
+
+/* The `wanted`-th element of an array at `data`, a number or a string; false: it is not there. */
+static bool element(const uint8_t *data, size_t length, unsigned wanted, token *out,
+                    const uint8_t **payload) {
+  token array;
+  if (token_read(data, length, &array) != TOKEN_READ || array.kind != TOKEN_ARRAY) return false;
+  if (array.value <= wanted) return false;
+  size_t at = array.head;
+  for (unsigned i = 0;; i++) {
+    if (token_read(data + at, length - at, out) != TOKEN_READ) return false;
+    if (token_children(out) > 0 || token_payload(out) > length - at - out->head) return false;
+    if (i == wanted) break;
+    at += out->head + token_payload(out);
+  }
+  *payload = data + at + out->head;
+  return true;
+}
+
+uint32_t hello_id(const uint8_t *params, size_t length) {
+  token first;
+  const uint8_t *payload;
+  if (!element(params, length, 0, &first, &payload) || first.kind != TOKEN_UNSIGNED) return 0;
+  return (uint32_t)first.value;
+}
+
+uint32_t hello_number(const uint8_t *params, size_t length) {
+  uint32_t number = hello_id(params, length);
+  return number > RPC_WINDOW ? RPC_WINDOW : number;
+}
+
+static void element_text(const uint8_t *params, size_t length, unsigned wanted, char *out,
+                         size_t size) {
+  token first;
+  const uint8_t *payload;
+  *out = 0;
+  if (!element(params, length, wanted, &first, &payload) || first.kind != TOKEN_STRING) return;
+  snprintf(out, size, "%.*s", first.value > size ? (int)size : (int)first.value, payload);
+}
+
+void hello_text(const uint8_t *params, size_t length, char *out, size_t size) {
+  element_text(params, length, 0, out, size);
+}
+
+/* [version, name of this node] */
+static bool put_self(buffer *out, const char *name) {
+  return frame_put_array(out, 2) && frame_put_integer(out, HELLO_VERSION) &&
+         frame_put_string(out, name, strlen(name));
+}
+
+void hello_send(peer *peer) {
+  buffer *out = stream_out(peer->wire.stream);
+  size_t start;
+  if (frame_begin_request(out, false, 0, HELLO_METHOD, strlen(HELLO_METHOD), false, &start) &&
+      put_self(out, peer->rpc->node->name))
+    frame_end(out, false, start);
+}
+
+/* From now on this is an engine speaking to an engine. */
+static void greeted(peer *peer) {
+  peer->foreign = false;
+  peer->splitter.wrapped = true;
+  peer->state = PEER_OPEN;
+}
+
+lp_status hello_answered(peer *peer, const frame *frame, fault *fault) {
+  if (frame->kind != FRAME_RESPONSE || frame->error || frame->id != 0)
+    return fault_set(fault, LP_FAILED_PRECONDITION, "the server there does not speak this engine's protocol");
+  uint32_t version = hello_number(frame->body, frame->body_length);
+  if (version != HELLO_VERSION)
+    return fault_set(fault, LP_FAILED_PRECONDITION,
+                     "the engine there speaks version %u of the protocol, this one %d", version,
+                     HELLO_VERSION);
+  greeted(peer);
+  buffer *out = link_out(&peer->wire);
+  if (!out || !buffer_append(out, peer->early.data, peer->early.length))
+    return fault_set(fault, LP_RESOURCE_EXHAUSTED, "out of memory");
+  buffer_fini(&peer->early);
+  loop_dirty(peer->rpc->node->loop, &peer->flushable);
+  return LP_OK;
+}
+
+lp_status hello_asked(peer *peer, const frame *frame, fault *fault) {
+  buffer *out = link_out(&peer->wire);
+  size_t start;
+  if (!out || !frame_begin_response(out, false, frame->id, false, &start) ||
+      !put_self(out, peer->rpc->node->name))
+    return fault_set(fault, LP_RESOURCE_EXHAUSTED, "out of memory");
+  frame_end(out, false, start);
+  loop_dirty(peer->rpc->node->loop, &peer->flushable);
+  char name[64];
+  element_text(frame->body, frame->body_length, 1, name, sizeof name);
+  char *copy = mem_strdup(name);
+  if (copy) {
+    mem_free(peer->name);
+    peer->name = copy;
+  }
+  greeted(peer);
+  return LP_OK;
+}
+
+/* A notification of one element, a number or a text. Lost when memory is out. */
+static void notify(peer *peer, const char *method, const char *text, uint32_t number) {
+  size_t start;
+  if (peer->state != PEER_OPEN || peer->foreign) return;
+  buffer *out = peer_write_begin(peer, &start);
+  if (!out) return;
+  size_t frame_at;
+  bool written =
+      frame_begin_notify(out, true, method, strlen(method), false, &frame_at) &&
+      frame_put_array(out, 1) &&
+      (text ? frame_put_string(out, text, strlen(text)) : frame_put_integer(out, number));
+  if (written) {
+    peer_write_end(peer, start);
+  } else {
+    peer_write_undo(peer, start);
+  }
+}
+
+void hello_credit(peer *peer, uint32_t count) {
+  notify(peer, "lp.credit", NULL, count);
+}
+
+void hello_bye(peer *peer, const char *text) {
+  notify(peer, "lp.bye", text, 0);
+}
+
+void hello_cancel(peer *peer, uint32_t id) {
+  notify(peer, "lp.cancel", NULL, id);
+}

@@ -1,0 +1,28 @@
+/* The engine's own small messages: the greeting of two engines, credit, farewell. Bodies
+ * are read and written here without Lua; docs/wire.md lists their bytes. */
+#ifndef LP_RPC_HELLO_H
+#define LP_RPC_HELLO_H
+
+#include "rpc/rpc.h"
+
+#define HELLO_METHOD "lp.hello"
+enum { HELLO_VERSION = 1 };
+
+/* The dialling side: asks, then reads the answer; until it came nothing else is sent. */
+void hello_send(peer *peer);
+lp_status hello_answered(peer *peer, const frame *frame, fault *fault);
+/* The other side: answers and speaks wrapped frames from then on. */
+lp_status hello_asked(peer *peer, const frame *frame, fault *fault);
+
+void hello_credit(peer *peer, uint32_t count);
+/* The last words of a node that ends: how, so that callers can be told. */
+void hello_bye(peer *peer, const char *text);
+/* Tells the other side that nobody waits for the answer to `id` any more. */
+void hello_cancel(peer *peer, uint32_t id);
+
+/* The first element of a params array: as an id, as a small count (0: it is none), or as
+ * text. */
+uint32_t hello_id(const uint8_t *params, size_t length);
+uint32_t hello_number(const uint8_t *params, size_t length);
+void hello_text(const uint8_t *params, size_t length, char *out, size_t size);
+#endif

@@ -1,0 +1,498 @@
+/* One end of a conversation; see rpc.h. What goes out is appended to the link's buffer
+ * and flushed once per turn; what comes in is split into frames, and all frames of one
+ * read are taken apart inside one protected call on the node's main state. */
+#include <lauxlib.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "rpc/hello.h"
+#include "rpc/rpc.h"
+#include "runtime/engine.h"
+#include "runtime/failure.h"
+
+enum { SOCKET_BUFFER = 1 << 20, FIRST_SLOTS = 8 };
+
+static void peer_flush(flushable *item) {
+  peer *peer = list_entry(item, struct peer, flushable);
+  if (!link_is_open(&peer->wire)) return;
+  if (!link_flush(&peer->wire)) peer_down(peer, LP_UNAVAILABLE, "the other end is gone");
+}
+
+/* ---- life -------------------------------------------------------------------------- */
+
+static peer *peer_new(rpc *rpc, const char *target, const char *name) {
+  peer *made = mem_new(sizeof *made);
+  if (!made) return NULL;
+  made->rpc = rpc;
+  made->references = 1;
+  made->target = mem_strdup(target);
+  made->name = mem_strdup(name);
+  made->on_close = LUA_NOREF;
+  made->flushable.flush = peer_flush;
+  made->window = RPC_WINDOW;
+  made->next_id = 1;
+  list_init(&made->link);
+  list_init(&made->flushable.link);
+  list_init(&made->waiters);
+  frame_splitter_init(&made->splitter, true, rpc->codec.limits.message_bytes);
+  if (!made->name || (target && !made->target)) {
+    peer_unref(made);
+    return NULL;
+  }
+  list_push(&rpc->peers, &made->link);
+  return made;
+}
+
+peer *peer_ref(peer *peer) {
+  peer->references++;
+  return peer;
+}
+
+void peer_unref(peer *peer) {
+  if (!peer || --peer->references > 0) return;
+  list_remove(&peer->link);
+  list_remove(&peer->flushable.link);
+  link_close(&peer->wire);
+  frame_splitter_fini(&peer->splitter);
+  buffer_fini(&peer->early);
+  mem_free(peer->slots);
+  mem_free(peer->target);
+  mem_free(peer->name);
+  mem_free(peer->end_text);
+  mem_free(peer);
+}
+
+peer *peer_get(rpc *rpc, const char *target, const char *name) {
+  for (list *each = rpc->peers.next; each != &rpc->peers; each = each->next) {
+    peer *known = list_entry(each, peer, link);
+    if (known->target && strcmp(known->target, target) == 0) return peer_ref(known);
+  }
+  return peer_new(rpc, target, name);
+}
+
+static void set_end(peer *peer, lp_status status, const char *text) {
+  char *copy = mem_strdup(text);
+  mem_free(peer->end_text);
+  peer->end_text = copy;
+  peer->end_status = status;
+}
+
+/* Better words for why a node cannot be reached, when this process knows them. */
+static void explain_end(peer *peer, char *text, size_t size) {
+  place place = {0};
+  fault fault;
+  if (!peer->target) return;
+  lp_status status = engine_find(peer->rpc->node->engine, peer->target, &place, &fault);
+  mailbox_unref(place.box);
+  if (status == LP_UNAVAILABLE) snprintf(text, size, "%s", fault.text);
+}
+
+typedef struct ending {
+  peer *peer;
+  lp_status status;
+  const char *text;
+} ending;
+
+/* In node_enter: fails what waits and tells the Lua side. */
+static int end_calls(lua_State *L) {
+  ending *ending = lua_touserdata(L, 1);
+  peer *peer = ending->peer;
+  for (uint32_t i = 0; i < peer->slot_count; i++)
+    if (peer->slots[i]) client_fail(L, peer->slots[i], ending->status, ending->text);
+  for (list *link; (link = list_pop(&peer->waiters));)
+    task_wake(list_entry(link, task, link), 0);
+  if (peer->on_close != LUA_NOREF) {
+    lua_rawgeti(L, LUA_REGISTRYINDEX, peer->on_close);
+    luaL_unref(L, LUA_REGISTRYINDEX, peer->on_close);
+    peer->on_close = LUA_NOREF;
+    lua_pushstring(L, ending->text);
+    rpc_spawn(L, 1);
+  }
+  return 0;
+}
+
+void peer_down(peer *peer, lp_status status, const char *reason) {
+  if (peer->state == PEER_IDLE || peer->state == PEER_CLOSED) return;
+  char why[FAULT_TEXT], text[FAULT_TEXT + 64];
+  snprintf(why, sizeof why, "%s", peer->end_text ? peer->end_text : reason);
+  explain_end(peer, why, sizeof why);
+  snprintf(text, sizeof text, "node %s is unavailable: %s", peer->name, why);
+  set_end(peer, status, text);
+  peer_ref(peer);
+  bool accepted = peer->accepted;
+  peer->state = accepted ? PEER_CLOSED : PEER_IDLE;
+  peer->session++;
+  link_close(&peer->wire);
+  frame_splitter_fini(&peer->splitter);
+  frame_splitter_init(&peer->splitter, true, peer->rpc->codec.limits.message_bytes);
+  peer->early.length = 0;
+  peer->frame_start = 0;
+  peer->window = RPC_WINDOW;
+  peer->consumed = 0;
+  node_enter(peer->rpc->node, end_calls, &(ending){peer, status, text}, NULL);
+  if (accepted) peer_unref(peer); /* the link's own reference */
+  peer_unref(peer);
+}
+
+/* ---- coming in ---------------------------------------------------------------------- */
+
+/* Credit has come back: as many waiting callers as it covers try again. */
+static void credit_back(peer *peer, uint32_t count) {
+  peer->window += count;
+  for (uint32_t i = 0; i < peer->window && !list_empty(&peer->waiters); i++)
+    task_wake(list_entry(list_pop(&peer->waiters), task, link), 0);
+}
+
+static pending *pending_of(peer *peer, uint32_t id) {
+  if (!peer->slot_count) return NULL;
+  pending *found = peer->slots[id & (peer->slot_count - 1)];
+  return found && found->id == id ? found : NULL;
+}
+
+static void on_response(lua_State *L, peer *peer, const frame *frame) {
+  pending *found = pending_of(peer, frame->id);
+  if (found) client_answer(L, found, frame); /* else too late: dropped */
+  credit_back(peer, 1);
+}
+
+static bool method_is(const frame *frame, const char *name) {
+  return frame->method_length == strlen(name) && memcmp(frame->method, name, frame->method_length) == 0;
+}
+
+/* Returns credit for notifications, whose answers do not. */
+static void on_notify(lua_State *L, peer *peer, const frame *frame) {
+  if (method_is(frame, "lp.credit")) {
+    credit_back(peer, hello_number(frame->body, frame->body_length));
+    return;
+  }
+  if (method_is(frame, "lp.cancel")) {
+    server_cancel(peer, hello_id(frame->body, frame->body_length));
+    return;
+  }
+  if (method_is(frame, "lp.bye")) {
+    char text[FAULT_TEXT];
+    hello_text(frame->body, frame->body_length, text, sizeof text);
+    set_end(peer, LP_UNAVAILABLE, text);
+    return;
+  }
+  if (++peer->consumed >= RPC_CREDIT_STEP && !peer->foreign) {
+    hello_credit(peer, peer->consumed);
+    peer->consumed = 0;
+  }
+  server_request(L, peer, frame);
+}
+
+typedef struct arrival {
+  peer *peer;
+  const uint8_t *data;
+  size_t length;
+  bool stored; /* already in the splitter's own buffer */
+  lp_status status;
+  fault fault;
+  lua_State *L;
+} arrival;
+
+static bool on_frame(void *owner, const uint8_t *data, size_t length) {
+  arrival *arrival = owner;
+  peer *peer = arrival->peer;
+  frame frame;
+  arrival->status = frame_parse(data, length, &frame, &arrival->fault);
+  if (arrival->status != LP_OK) return false;
+  if (peer->state == PEER_HELLO) {
+    arrival->status = hello_answered(peer, &frame, &arrival->fault);
+  } else if (frame.kind == FRAME_RESPONSE) {
+    on_response(arrival->L, peer, &frame);
+  } else if (frame.kind == FRAME_NOTIFY) {
+    on_notify(arrival->L, peer, &frame);
+  } else if (method_is(&frame, HELLO_METHOD)) {
+    arrival->status = hello_asked(peer, &frame, &arrival->fault);
+  } else {
+    server_request(arrival->L, peer, &frame);
+  }
+  return arrival->status == LP_OK && link_is_open(&peer->wire);
+}
+
+/* A frame over the limit is skipped; whoever waits for it is told. */
+static void on_oversize(void *owner, uint64_t size, const uint8_t *head, size_t length) {
+  arrival *arrival = owner;
+  char text[128];
+  snprintf(text, sizeof text, "message too large: %llu bytes > limit %zu", (unsigned long long)size,
+           arrival->peer->splitter.limit_bytes);
+  uint32_t id;
+  frame_kind kind;
+  if (!frame_peek(head, length, &kind, &id) || kind == FRAME_NOTIFY) return;
+  if (kind == FRAME_REQUEST) {
+    server_refuse(arrival->peer, id, LP_RESOURCE_EXHAUSTED, text);
+    return;
+  }
+  pending *found = pending_of(arrival->peer, id);
+  if (found) client_fail(arrival->L, found, LP_RESOURCE_EXHAUSTED, text);
+  credit_back(arrival->peer, 1);
+}
+
+static int take_frames(lua_State *L) {
+  arrival *arrival = lua_touserdata(L, 1);
+  arrival->L = L;
+  frame_splitter *splitter = &arrival->peer->splitter;
+  lp_status status =
+      arrival->stored
+          ? frame_split_stored(splitter, arrival->length, on_frame, on_oversize, arrival,
+                               &arrival->fault)
+          : frame_split(splitter, arrival->data, arrival->length, on_frame, on_oversize, arrival,
+                        &arrival->fault);
+  if (arrival->status == LP_OK) arrival->status = status;
+  return 0;
+}
+
+/* Memory ran out while frames were taken: whose answer was being decoded is lost. */
+static void arrival_failed(peer *peer, arrival *arrival) {
+  task *half_answered = peer->rpc->answering;
+  peer->rpc->answering = NULL;
+  arrival->status = arrival->fault.status;
+  if (half_answered) task_close(half_answered, arrival->status, arrival->fault.text);
+}
+
+static void peer_receive(peer *peer, const uint8_t *data, size_t length, bool stored) {
+  arrival arrival = {.peer = peer, .data = data, .length = length, .stored = stored};
+  peer_ref(peer);
+  if (!node_enter(peer->rpc->node, take_frames, &arrival, &arrival.fault))
+    arrival_failed(peer, &arrival);
+  if (arrival.status != LP_OK) peer_down(peer, arrival.status, arrival.fault.text);
+  peer_unref(peer);
+}
+
+static void on_data(void *owner, const uint8_t *data, size_t length) {
+  peer_receive(owner, data, length, false);
+}
+
+static uint8_t *on_space(void *owner, size_t *size) {
+  return frame_splitter_space(&((peer *)owner)->splitter, size);
+}
+
+static void on_stored(void *owner, size_t length) {
+  peer_receive(owner, NULL, length, true);
+}
+
+static void on_close(void *owner, lp_status status, const char *why) {
+  peer_down(owner, status, why);
+}
+
+/* A dialled stream is up: greet. */
+static void on_open(void *owner) {
+  peer *peer = owner;
+  peer->state = PEER_HELLO;
+  peer->splitter.wrapped = false;
+  hello_send(peer);
+  stream_flush(peer->wire.stream);
+}
+
+static const stream_events peer_events = {
+    .on_open = on_open,
+    .on_space = on_space,
+    .on_stored = on_stored,
+    .on_data = on_data,
+    .on_close = on_close,
+};
+
+/* ---- connecting ------------------------------------------------------------------------ */
+
+void peer_accept_pipe(rpc *rpc, pipe_end *end, const char *name) {
+  peer *made = peer_new(rpc, NULL, name);
+  if (!made) {
+    pipe_free(end);
+    return;
+  }
+  made->accepted = true;
+  made->state = PEER_OPEN;
+  made->wire.pipe = end;
+  pipe_attach(end, &peer_events, made);
+}
+
+void peer_accept_fd(rpc *rpc, int fd) {
+  peer *made = peer_new(rpc, NULL, "a client");
+  if (!made) {
+    close(fd);
+    return;
+  }
+  loop *loop = rpc->node->loop;
+  made->accepted = true;
+  made->foreign = true; /* until it greets */
+  made->splitter.wrapped = false;
+  made->state = PEER_OPEN;
+  made->wire.stream =
+      stream_open(loop->poller, &loop->scratch, fd, SOCKET_BUFFER, &peer_events, made);
+  if (!made->wire.stream) peer_down(made, LP_RESOURCE_EXHAUSTED, "out of memory");
+}
+
+/* What two loops of one process hand over: the far end of a fresh pipe. */
+typedef struct offer {
+  message message;
+  uint64_t node;
+  pipe_end *end;
+  char from[64];
+} offer;
+
+static void offer_drop(message *carried) {
+  offer *dropped = (offer *)carried;
+  pipe_free(dropped->end);
+  mem_free(dropped);
+}
+
+static void offer_run(message *carried, void *at) {
+  offer *offered = (offer *)carried;
+  node *node = loop_find_node(at, offered->node);
+  if (node && node->upper) {
+    peer_accept_pipe(node->upper, offered->end, offered->from);
+    offered->end = NULL;
+  }
+  offer_drop(carried);
+}
+
+/* Connects to a node of this process. */
+static bool connect_here(peer *peer, place *place, fault *fault) {
+  node *node = peer->rpc->node;
+  offer *offered = mem_new(sizeof *offered);
+  if (!offered || !pipe_new(node->loop->box, place->box, &peer->wire.pipe, &offered->end)) {
+    mem_free(offered);
+    fault_set(fault, LP_RESOURCE_EXHAUSTED, "no memory for a link to %s", peer->name);
+    return false;
+  }
+  offered->message = (message){.run = offer_run, .drop = offer_drop};
+  offered->node = place->id;
+  snprintf(offered->from, sizeof offered->from, "%s", node->name);
+  pipe_attach(peer->wire.pipe, &peer_events, peer);
+  peer->state = PEER_OPEN;
+  if (mailbox_push(place->box, MAILBOX_MAIL, &offered->message)) return true;
+  offer_drop(&offered->message);
+  peer->state = PEER_IDLE;
+  link_close(&peer->wire);
+  fault_set(fault, LP_UNAVAILABLE, "node %s is unavailable: its loop has ended", peer->name);
+  return false;
+}
+
+/* Asks the Lua side where the target is; its answer comes as peer_dial or a failure. */
+static bool connect_elsewhere(lua_State *L, peer *peer, fault *fault) {
+  if (peer->rpc->connector == LUA_NOREF) {
+    fault_set(fault, LP_NOT_FOUND, "unknown node %s", peer->name);
+    return false;
+  }
+  peer->state = PEER_CONNECTING;
+  lua_rawgeti(L, LUA_REGISTRYINDEX, peer->rpc->connector);
+  client_push(L, peer_ref(peer));
+  lua_pushstring(L, peer->target);
+  rpc_spawn(L, 2);
+  return true;
+}
+
+bool peer_connect(lua_State *L, peer *peer, fault *fault) {
+  if (peer->state == PEER_CLOSED) {
+    fault_set(fault, LP_UNAVAILABLE, "%s",
+              peer->end_text ? peer->end_text : "the link was closed");
+    return false;
+  }
+  if (peer->state != PEER_IDLE) return true;
+  mem_free(peer->end_text);
+  peer->end_text = NULL;
+  place place = {0};
+  struct fault ended;
+  lp_status status = engine_find(peer->rpc->node->engine, peer->target, &place, &ended);
+  if (status == LP_NOT_FOUND) return connect_elsewhere(L, peer, fault);
+  if (status != LP_OK) {
+    fault_set(fault, status, "node %s is unavailable: %s", peer->name, ended.text);
+    return false;
+  }
+  bool connected = connect_here(peer, &place, fault);
+  mailbox_unref(place.box);
+  return connected;
+}
+
+bool peer_dial(peer *peer, const char *text, fault *fault) {
+  address address;
+  if (address_parse(text, &address, fault) != LP_OK) return false;
+  loop *loop = peer->rpc->node->loop;
+  peer->state = PEER_CONNECTING;
+  peer->wire.stream = stream_connect(loop->poller, &loop->scratch, &address, SOCKET_BUFFER,
+                                     &peer_events, peer, fault);
+  return peer->wire.stream != NULL;
+}
+
+/* ---- writing ---------------------------------------------------------------------------- */
+
+buffer *peer_write_begin(peer *peer, size_t *start) {
+  if (peer->frame_start) return NULL; /* from within a pack function */
+  buffer *out = peer->state == PEER_OPEN ? link_out(&peer->wire) : &peer->early;
+  if (!out) return NULL;
+  *start = out->length;
+  peer->frame_start = out->length + 1;
+  return out;
+}
+
+void peer_write_end(peer *peer, size_t start) {
+  buffer *out = peer->state == PEER_OPEN ? link_out(&peer->wire) : &peer->early;
+  frame_end(out, !peer->foreign, start);
+  peer->frame_start = 0;
+  if (peer->state == PEER_OPEN) loop_dirty(peer->rpc->node->loop, &peer->flushable);
+}
+
+void peer_write_undo(peer *peer, size_t start) {
+  peer->frame_start = 0;
+  if (peer->state == PEER_OPEN && !link_is_open(&peer->wire)) return;
+  buffer *out = peer->state == PEER_OPEN ? link_out(&peer->wire) : &peer->early;
+  if (out) out->length = start;
+}
+
+/* ---- pending calls ------------------------------------------------------------------------ */
+
+/* Doubles the table. Ids that differ modulo its size differ modulo twice its size too, so
+ * every call keeps a place of its own. */
+static bool slots_grow(peer *peer) {
+  uint32_t count = peer->slot_count ? peer->slot_count * 2 : FIRST_SLOTS;
+  pending **slots = mem_new(count * sizeof *slots);
+  if (!slots) return false;
+  for (uint32_t i = 0; i < peer->slot_count; i++)
+    if (peer->slots[i]) slots[peer->slots[i]->id & (count - 1)] = peer->slots[i];
+  mem_free(peer->slots);
+  peer->slots = slots;
+  peer->slot_count = count;
+  return true;
+}
+
+static void pending_timer(timer *timer) {
+  client_expire(list_entry(timer, pending, timer));
+}
+
+pending *pending_new(peer *peer) {
+  rpc *rpc = peer->rpc;
+  if (peer->pending_count * 2 >= peer->slot_count && !slots_grow(peer)) return NULL;
+  pending *made = rpc->free_pending;
+  if (made) {
+    rpc->free_pending = made->next;
+  } else if (!(made = mem_new(sizeof *made))) {
+    return NULL;
+  }
+  uint32_t mask = peer->slot_count - 1;
+  while (peer->slots[peer->next_id & mask]) peer->next_id++; /* skips ids still in use */
+  made->peer = peer;
+  made->id = peer->next_id++;
+  made->task = NULL;
+  made->future = LUA_NOREF;
+  timer_init(&made->timer, pending_timer);
+  peer->slots[made->id & mask] = made;
+  peer->pending_count++;
+  peer_ref(peer);
+  return made;
+}
+
+void pending_free(pending *pending) {
+  peer *peer = pending->peer;
+  rpc *rpc = peer->rpc;
+  timer_stop(&rpc->node->loop->timers, &pending->timer);
+  peer->slots[pending->id & (peer->slot_count - 1)] = NULL;
+  peer->pending_count--;
+  pending->next = rpc->free_pending;
+  rpc->free_pending = pending;
+  peer_unref(peer);
+}

@@ -1,0 +1,460 @@
+/* The serving side: a request becomes a task that runs the instance's method; what the
+ * task ends with becomes the response. See rpc.h. */
+#include <lauxlib.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "rpc/rpc.h"
+#include "runtime/failure.h"
+
+/* A request that came before the node served. */
+typedef struct held {
+  struct held *next;
+  peer *peer;
+  uint32_t session;
+  size_t length;
+  frame frame; /* its pointers lead into `bytes` */
+  uint8_t bytes[];
+} held;
+
+static const char standard_key = 0; /* registry: set of tables whose functions are not methods */
+
+/* ---- answering ---------------------------------------------------------------------- */
+
+static bool can_answer(const call *call) {
+  return !call->notify && call->session == call->peer->session && call->peer->state == PEER_OPEN;
+}
+
+void server_refuse(peer *peer, uint32_t id, lp_status status, const char *text) {
+  size_t start, at;
+  buffer *out = peer_write_begin(peer, &start);
+  if (out && frame_begin_response(out, !peer->foreign, id, true, &at) &&
+      (peer->foreign ? frame_put_string(out, text, strlen(text))
+                     : remote_write_plain(peer->rpc, status, text, out)) &&
+      frame_put_nil(out)) {
+    peer_write_end(peer, start);
+  } else if (out) {
+    peer_write_undo(peer, start);
+  }
+}
+
+/* Results as the peer expects them: to an engine always an array; to a foreign peer no
+ * result is nil, one is itself. */
+static lp_status put_results(lua_State *L, peer *peer, int first, buffer *out, fault *fault) {
+  int count = lua_gettop(L) - first + 1;
+  codec codec = peer->rpc->codec;
+  if (!peer->foreign || count > 1) {
+    codec.plain = peer->foreign;
+    return codec_write(L, first, count, "result", &codec, out, fault);
+  }
+  codec.plain = true;
+  if (count == 0) lua_pushnil(L);
+  return codec_write_value(L, first, "result", &codec, out, fault);
+}
+
+static lp_status write_results(lua_State *L, call *call, int first, fault *fault) {
+  peer *peer = call->peer;
+  size_t start, at;
+  buffer *out = peer_write_begin(peer, &start);
+  if (!out || !frame_begin_response(out, !peer->foreign, call->id, false, &at)) {
+    if (out) peer_write_undo(peer, start);
+    return fault_set(fault, LP_RESOURCE_EXHAUSTED, "out of memory");
+  }
+  lp_status status = put_results(L, peer, first, out, fault);
+  if (status != LP_OK) {
+    peer_write_undo(peer, start);
+    return status;
+  }
+  peer_write_end(peer, start);
+  return LP_OK;
+}
+
+static void write_error(lua_State *L, call *call, int index) {
+  peer *peer = call->peer;
+  size_t start, at;
+  buffer *out = peer_write_begin(peer, &start);
+  if (!out) return;
+  bool written = frame_begin_response(out, !peer->foreign, call->id, true, &at);
+  if (written && peer->foreign) {
+    size_t length;
+    const char *text = luaL_tolstring(L, index, &length);
+    written = frame_put_string(out, text, length);
+    lua_pop(L, 1);
+  } else if (written) {
+    written = remote_write(L, index, peer->rpc, call->method, out);
+  }
+  if (written && frame_put_nil(out)) {
+    peer_write_end(peer, start);
+  } else {
+    peer_write_undo(peer, start);
+  }
+}
+
+/* ---- the task's end ------------------------------------------------------------------- */
+
+static void call_free(call *call) {
+  rpc *rpc = call->peer->rpc;
+  peer_unref(call->peer);
+  if (rpc->free_call_count >= RPC_IDLE_CALLS) {
+    mem_free(call);
+    return;
+  }
+  call->next = rpc->free_calls;
+  rpc->free_calls = call;
+  rpc->free_call_count++;
+}
+
+/* An error in a notification's handler has nobody to go to: it is logged. */
+static void log_error(lua_State *L, call *call, int index) {
+  const char *text = luaL_tolstring(L, index, NULL);
+  rpc_log(L, "error in the handler of notification %s: %s", call->method, text);
+  lua_pop(L, 1);
+}
+
+static void call_done(lua_State *L, task *task, bool ok, int first) {
+  call *call = task->context;
+  fault fault;
+  luaL_checkstack(L, 8, NULL);
+  if (!ok && call->notify) {
+    log_error(L, call, first);
+  } else if (can_answer(call)) {
+    if (ok && write_results(L, call, first, &fault) != LP_OK) {
+      ok = false;
+      lua_settop(L, first - 1);
+      failure_push(L, fault.status, fault.text);
+    }
+    if (!ok) write_error(L, call, first);
+  }
+  task->context = NULL;
+  call_free(call);
+}
+
+static void call_lost(task *task, lp_status status, const char *text) {
+  call *call = task->context;
+  if (!call) return;
+  task->context = NULL;
+  if (can_answer(call)) {
+    char words[FAULT_TEXT + 64];
+    snprintf(words, sizeof words, "node %s is unavailable: %s", task->node->name, text);
+    server_refuse(call->peer, call->id, status, status == LP_UNAVAILABLE ? words : text);
+  }
+  call_free(call);
+}
+
+static const task_kind call_kind = {.done = call_done, .lost = call_lost, .is_call = true};
+
+peer *server_caller(lua_State *L) {
+  task *task = node_of(L)->current;
+  if (!task || task->kind != &call_kind) return NULL;
+  return ((call *)task->context)->peer;
+}
+
+/* The other side waits no longer: the handler's waits raise from now on. */
+void server_cancel(peer *peer, uint32_t id) {
+  node *node = peer->rpc->node;
+  for (int i = 0; i < node->task_slots; i++) {
+    task *task = node->tasks[i];
+    if (!task || task->state == TASK_IDLE || task->kind != &call_kind) continue;
+    call *call = task->context;
+    if (call && call->peer == peer && call->id == id && call->session == peer->session)
+      task_cancel(task, LP_CANCELLED, "the caller gave up");
+  }
+}
+
+/* ---- finding methods ---------------------------------------------------------------------- */
+
+/* The set of tables whose functions are never methods: _G and the standard libraries. */
+static void push_standard(lua_State *L) {
+  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &standard_key) == LUA_TTABLE) return;
+  lua_pop(L, 1);
+  static const char *const names[] = {"_G", "string", "table", "math", "io", "os", "coroutine", "debug", "utf8", "package"};
+  lua_createtable(L, 0, 10);
+  lua_getfield(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    if (lua_getfield(L, -1, names[i]) == LUA_TNIL) {
+      lua_pop(L, 1);
+      continue;
+    }
+    lua_pushboolean(L, 1);
+    lua_rawset(L, -4);
+  }
+  lua_pop(L, 1);
+  lua_pushvalue(L, -1);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &standard_key);
+}
+
+static bool is_standard(lua_State *L, int index) {
+  index = lua_absindex(L, index);
+  push_standard(L);
+  lua_pushvalue(L, index);
+  bool found = lua_rawget(L, -2) != LUA_TNIL;
+  lua_pop(L, 2);
+  return found;
+}
+
+/* Replaces the object on top by the table its metatable's __index leads to. */
+static bool next_in_chain(lua_State *L) {
+  if (!lua_getmetatable(L, -1)) {
+    lua_pop(L, 1);
+    return false;
+  }
+  lua_pushliteral(L, "__index");
+  lua_rawget(L, -2);
+  lua_replace(L, -3);
+  lua_pop(L, 1);
+  if (lua_type(L, -1) == LUA_TTABLE && !is_standard(L, -1)) return true;
+  lua_pop(L, 1);
+  return false;
+}
+
+enum { CHAIN_LIMIT = 100 };
+
+/* Pushes the function found raw under the key on top along the chain of `object`. */
+static bool find_raw(lua_State *L, int object, int key) {
+  lua_pushvalue(L, object);
+  for (int i = 0; i < CHAIN_LIMIT; i++) {
+    if (lua_type(L, -1) == LUA_TTABLE) {
+      lua_pushvalue(L, key);
+      if (lua_rawget(L, -2) == LUA_TFUNCTION) {
+        lua_remove(L, -2);
+        return true;
+      }
+      lua_pop(L, 1);
+    }
+    if (!next_in_chain(L)) return false;
+  }
+  lua_pop(L, 1);
+  return false;
+}
+
+static bool is_hidden(const char *name, size_t length) {
+  static const char *const hidden[] = {"set_courier_server", "new", "init", "initialize"};
+  if (length == 0 || name[0] == '_' || (length >= 3 && memcmp(name, "lp.", 3) == 0)) return true;
+  for (size_t i = 0; i < sizeof hidden / sizeof *hidden; i++)
+    if (strlen(hidden[i]) == length && memcmp(hidden[i], name, length) == 0) return true;
+  return false;
+}
+
+static bool is_constructor(lua_State *L, const rpc *rpc) {
+  if (rpc->constructor == LUA_NOREF) return false;
+  lua_rawgeti(L, LUA_REGISTRYINDEX, rpc->constructor);
+  bool same = lua_rawequal(L, -1, -2);
+  lua_pop(L, 1);
+  return same;
+}
+
+/* With options{expose=}: is the name on top among them? */
+static bool is_chosen(lua_State *L, const rpc *rpc, int key) {
+  lua_rawgeti(L, LUA_REGISTRYINDEX, rpc->expose);
+  lua_pushvalue(L, key);
+  lua_rawget(L, -2);
+  bool chosen = lua_toboolean(L, -1);
+  lua_pop(L, 2);
+  return chosen;
+}
+
+/* client(...) runs what makes the instance callable. */
+static bool find_call(lua_State *L, int object) {
+  if (luaL_getmetafield(L, object, "__call") == LUA_TFUNCTION) return true;
+  lua_settop(L, object);
+  return false;
+}
+
+bool server_find(lua_State *L, rpc *rpc, const char *method, size_t length) {
+  if (rpc->instance == LUA_NOREF) return false;
+  luaL_checkstack(L, 12, NULL);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, rpc->instance);
+  int object = lua_gettop(L);
+  lua_pushlstring(L, method, length);
+  int key = object + 1;
+  bool found;
+  if (rpc->expose != LUA_NOREF && !is_chosen(L, rpc, key)) {
+    found = false;
+  } else if (length == 6 && memcmp(method, "__call", 6) == 0) {
+    found = find_call(L, object) && !is_constructor(L, rpc);
+  } else {
+    found = (rpc->expose != LUA_NOREF || !is_hidden(method, length)) && find_raw(L, object, key) &&
+            (rpc->expose != LUA_NOREF || !is_constructor(L, rpc));
+  }
+  if (!found) {
+    lua_settop(L, object - 1);
+    return false;
+  }
+  lua_replace(L, key); /* the function over the name */
+  lua_pushvalue(L, object);
+  lua_remove(L, object);
+  return true;
+}
+
+/* Adds the names of functions in the table on top to the set at `set`. */
+static void collect(lua_State *L, rpc *rpc, int set) {
+  for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
+    if (lua_type(L, -2) != LUA_TSTRING || !lua_isfunction(L, -1)) continue;
+    size_t length;
+    const char *name = lua_tolstring(L, -2, &length);
+    if (is_hidden(name, length) || is_constructor(L, rpc)) continue;
+    lua_pushvalue(L, -2);
+    lua_pushboolean(L, 1);
+    lua_rawset(L, set);
+  }
+}
+
+static void collect_chain(lua_State *L, rpc *rpc, int set) {
+  lua_rawgeti(L, LUA_REGISTRYINDEX, rpc->instance);
+  if (luaL_getmetafield(L, -1, "__call") == LUA_TFUNCTION && !is_constructor(L, rpc)) {
+    lua_pushboolean(L, 1);
+    lua_setfield(L, set, "__call");
+  }
+  lua_settop(L, set + 1);
+  for (int i = 0; i < CHAIN_LIMIT; i++) {
+    if (lua_type(L, -1) == LUA_TTABLE) collect(L, rpc, set);
+    if (!next_in_chain(L)) return;
+  }
+}
+
+void server_list(lua_State *L, rpc *rpc) {
+  luaL_checkstack(L, 16, NULL);
+  lua_newtable(L);
+  int names = lua_gettop(L);
+  lua_newtable(L);
+  if (rpc->expose != LUA_NOREF) {
+    lua_rawgeti(L, LUA_REGISTRYINDEX, rpc->expose);
+    lua_replace(L, names + 1);
+  } else if (rpc->instance != LUA_NOREF) {
+    collect_chain(L, rpc, names + 1);
+    lua_settop(L, names + 1);
+  }
+  lua_Integer count = 0;
+  for (lua_pushnil(L); lua_next(L, names + 1); lua_pop(L, 1)) {
+    lua_pushvalue(L, -2);
+    lua_rawseti(L, names, ++count);
+  }
+  lua_settop(L, names);
+}
+
+/* ---- dispatch ---------------------------------------------------------------------------- */
+
+static call *call_new(peer *peer, const frame *frame) {
+  rpc *rpc = peer->rpc;
+  call *made = rpc->free_calls;
+  if (made) {
+    rpc->free_calls = made->next;
+    rpc->free_call_count--;
+  } else if (!(made = mem_alloc(sizeof *made))) {
+    return NULL;
+  }
+  made->peer = peer_ref(peer);
+  made->session = peer->session;
+  made->id = frame->id;
+  made->notify = frame->kind == FRAME_NOTIFY;
+  size_t length = frame->method_length < sizeof made->method - 1 ? frame->method_length
+                                                                 : sizeof made->method - 1;
+  memcpy(made->method, frame->method, length);
+  made->method[length] = 0;
+  return made;
+}
+
+static void refuse(lua_State *L, peer *peer, const frame *frame, lp_status status, const char *text) {
+  if (frame->kind == FRAME_REQUEST) {
+    server_refuse(peer, frame->id, status, text);
+  } else {
+    rpc_log(L, "notification refused: %s", text);
+  }
+}
+
+/* Keeps a request until the node serves. */
+static void hold(lua_State *L, peer *peer, const frame *frame) {
+  rpc *rpc = peer->rpc;
+  size_t length = frame->method_length + frame->body_length + frame->meta_length;
+  held *kept = mem_alloc(sizeof *kept + length);
+  if (!kept) {
+    refuse(L, peer, frame, LP_RESOURCE_EXHAUSTED, "out of memory");
+    return;
+  }
+  uint8_t *at = kept->bytes;
+  kept->next = NULL;
+  kept->peer = peer_ref(peer);
+  kept->session = peer->session;
+  kept->frame = *frame;
+  kept->frame.method = (const char *)memcpy(at, frame->method, frame->method_length);
+  kept->frame.body = memcpy(at + frame->method_length, frame->body, frame->body_length);
+  if (frame->meta)
+    kept->frame.meta = memcpy(at + frame->method_length + frame->body_length, frame->meta,
+                              frame->meta_length);
+  *rpc->held_end = kept;
+  rpc->held_end = &kept->next;
+}
+
+/* Makes the task: function, self and arguments on its stack. */
+static void dispatch(lua_State *L, peer *peer, const frame *frame) {
+  rpc *rpc = peer->rpc;
+  char text[FAULT_TEXT];
+  if (!server_find(L, rpc, frame->method, frame->method_length)) {
+    snprintf(text, sizeof text, "node %s has no method %.*s", rpc->node->name,
+             (int)(frame->method_length < 200 ? frame->method_length : 200), frame->method);
+    refuse(L, peer, frame, LP_NOT_FOUND, text);
+    return;
+  }
+  call *call = call_new(peer, frame);
+  if (!call) {
+    lua_pop(L, 2);
+    refuse(L, peer, frame, LP_RESOURCE_EXHAUSTED, "out of memory");
+    return;
+  }
+  task *task = task_new(L, &call_kind, call);
+  lua_xmove(L, task->co, 2);
+  int count;
+  fault fault;
+  if (codec_read(task->co, frame->body, frame->body_length, &rpc->codec, &count, &fault) != LP_OK) {
+    task->context = NULL;
+    task_discard(task);
+    call_free(call);
+    refuse(L, peer, frame, fault.status, fault.text);
+    return;
+  }
+  task_start(task, count + 1);
+}
+
+void server_request(lua_State *L, peer *peer, const frame *frame) {
+  rpc *rpc = peer->rpc;
+  int state = atomic_load_explicit(&rpc->node->state, memory_order_relaxed);
+  if (state >= NODE_DRAINING) {
+    char text[FAULT_TEXT];
+    snprintf(text, sizeof text, "node %s is unavailable: it has finished", rpc->node->name);
+    refuse(L, peer, frame, LP_UNAVAILABLE, text);
+  } else if (rpc->serving) {
+    dispatch(L, peer, frame);
+  } else {
+    hold(L, peer, frame);
+  }
+}
+
+void server_open(lua_State *L, rpc *rpc) {
+  rpc->serving = true;
+  while (rpc->held) {
+    held *next = rpc->held;
+    rpc->held = next->next;
+    if (!rpc->held) rpc->held_end = &rpc->held;
+    if (next->session == next->peer->session) dispatch(L, next->peer, &next->frame);
+    peer_unref(next->peer);
+    mem_free(next);
+  }
+}
+
+void server_forget(rpc *rpc) {
+  for (held *each = rpc->held, *next; each; each = next) {
+    next = each->next;
+    if (each->session == each->peer->session && each->frame.kind == FRAME_REQUEST) {
+      char text[FAULT_TEXT + 64];
+      snprintf(text, sizeof text, "node %s is unavailable: %s", rpc->node->name,
+               rpc->node->end_text ? rpc->node->end_text : "it ended");
+      server_refuse(each->peer, each->frame.id, LP_UNAVAILABLE, text);
+    }
+    peer_unref(each->peer);
+    mem_free(each);
+  }
+  rpc->held = NULL;
+  rpc->held_end = &rpc->held;
+}

@@ -1,0 +1,149 @@
+/* See engine.h. */
+#include "runtime/engine.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+
+struct entry {
+  entry *next;
+  mailbox *box; /* NULL once the node has ended */
+  uint64_t id;
+  lp_status status;
+  char *text; /* how it ended */
+  char key[];
+};
+
+bool engine_init(engine *engine) {
+  memset(engine, 0, sizeof *engine);
+  atomic_init(&engine->next_id, 1);
+  return pthread_mutex_init(&engine->lock, NULL) == 0;
+}
+
+static void entry_free(entry *entry) {
+  mailbox_unref(entry->box);
+  mem_free(entry->text);
+  mem_free(entry);
+}
+
+void engine_fini(engine *engine) {
+  for (int i = 0; i < ENGINE_BUCKETS; i++) {
+    for (entry *each = engine->buckets[i], *next; each; each = next) {
+      next = each->next;
+      entry_free(each);
+    }
+  }
+  pthread_mutex_destroy(&engine->lock);
+}
+
+/* The link that leads to the entry of `key`, or the NULL link it would be put in. */
+static entry **entry_place(engine *engine, const char *key) {
+  uint32_t hash = 2166136261u;
+  for (const char *c = key; *c; c++) hash = (hash ^ (uint8_t)*c) * 16777619u;
+  entry **place = &engine->buckets[hash % ENGINE_BUCKETS];
+  while (*place && strcmp((*place)->key, key) != 0) place = &(*place)->next;
+  return place;
+}
+
+static entry *entry_new(entry **place, const char *key) {
+  size_t bytes = strlen(key) + 1;
+  entry *made = mem_new(sizeof *made + bytes);
+  if (!made) return NULL;
+  memcpy(made->key, key, bytes);
+  *place = made;
+  return made;
+}
+
+lp_status engine_add(engine *engine, const char *key, mailbox *box, uint64_t id) {
+  pthread_mutex_lock(&engine->lock);
+  entry **place = entry_place(engine, key);
+  lp_status status = LP_OK;
+  if (*place && (*place)->box) {
+    status = LP_ALREADY_EXISTS;
+  } else if (!*place && !entry_new(place, key)) {
+    status = LP_RESOURCE_EXHAUSTED;
+  } else {
+    (*place)->box = mailbox_ref(box);
+    (*place)->id = id;
+  }
+  pthread_mutex_unlock(&engine->lock);
+  return status;
+}
+
+void engine_end(engine *engine, const char *key, lp_status status, const char *text) {
+  pthread_mutex_lock(&engine->lock);
+  entry **place = entry_place(engine, key);
+  entry *ended = *place ? *place : entry_new(place, key);
+  if (ended) {
+    mailbox_unref(ended->box);
+    ended->box = NULL;
+    ended->status = status;
+    mem_free(ended->text);
+    ended->text = mem_strdup(text);
+  }
+  pthread_mutex_unlock(&engine->lock);
+}
+
+void engine_forget(engine *engine, const char *prefix) {
+  size_t length = strlen(prefix);
+  pthread_mutex_lock(&engine->lock);
+  for (int i = 0; i < ENGINE_BUCKETS; i++) {
+    for (entry **place = &engine->buckets[i]; *place;) {
+      entry *each = *place;
+      if (!each->box && strncmp(each->key, prefix, length) == 0) {
+        *place = each->next;
+        entry_free(each);
+      } else {
+        place = &each->next;
+      }
+    }
+  }
+  pthread_mutex_unlock(&engine->lock);
+}
+
+lp_status engine_find(engine *engine, const char *key, place *out, fault *fault) {
+  pthread_mutex_lock(&engine->lock);
+  entry *found = *entry_place(engine, key);
+  lp_status status = LP_OK;
+  if (!found) {
+    status = fault_set(fault, LP_NOT_FOUND, "no node %s in this process", key);
+  } else if (!found->box) {
+    status = fault_set(fault, LP_UNAVAILABLE, "%s", found->text ? found->text : "the node ended");
+  } else {
+    out->box = mailbox_ref(found->box);
+    out->id = found->id;
+  }
+  pthread_mutex_unlock(&engine->lock);
+  return status;
+}
+
+static void event_drop(message *carried) {
+  mem_free(carried);
+}
+
+static void event_run(message *carried, void *at) {
+  engine *engine = ((loop *)at)->engine;
+  if (engine->on_event) engine->on_event(engine, (event *)carried);
+  mem_free(carried);
+}
+
+bool engine_post(engine *engine, event_kind kind, uint64_t id, int status, const char *name,
+                 const char *text, size_t length) {
+  size_t name_bytes = strlen(name) + 1;
+  event *posted = mem_alloc(sizeof *posted + name_bytes + length + 1);
+  if (!posted) return false;
+  char *copy = (char *)(posted + 1);
+  memcpy(copy, name, name_bytes);
+  if (length) memcpy(copy + name_bytes, text, length);
+  copy[name_bytes + length] = 0;
+  *posted = (event){.message = {.run = event_run, .drop = event_drop},
+                    .kind = kind,
+                    .id = id,
+                    .status = status,
+                    .name = copy,
+                    .length = length,
+                    .text = copy + name_bytes};
+  if (mailbox_push(engine->service->box, MAILBOX_MAIL, &posted->message)) return true;
+  mem_free(posted);
+  return false;
+}

@@ -1,0 +1,71 @@
+/* The engine: what the loops and nodes of one process share. A directory that finds a
+ * node by its key, and a way to tell the service thread what happened. Several engines
+ * may live in one process; nothing here is global. */
+#ifndef LP_RUNTIME_ENGINE_H
+#define LP_RUNTIME_ENGINE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "base/mailbox.h"
+#include "base/status.h"
+#include "runtime/loop.h"
+
+/* Something the service thread should hear of. */
+typedef enum event_kind {
+  EVENT_NODE_ENDED,  /* id, name = key, status, text */
+  EVENT_OUTPUT,      /* id, status = stream (1 or 2), text of length bytes */
+  EVENT_LOG,         /* id, status = level, text */
+  EVENT_SIGNAL       /* status = signal number */
+} event_kind;
+
+typedef struct event {
+  message message;
+  event_kind kind;
+  uint64_t id;
+  int status;
+  const char *name;
+  size_t length;
+  const char *text; /* terminated */
+} event;
+
+enum { ENGINE_BUCKETS = 1024 };
+
+typedef struct entry entry;
+
+typedef struct engine {
+  loop *service; /* its thread runs the policy; events go to its mailbox */
+  /* Called on the service thread with each event, which is freed afterwards. */
+  void (*on_event)(struct engine *engine, const event *event);
+  void *owner;
+  pthread_mutex_t lock; /* guards the directory */
+  entry *buckets[ENGINE_BUCKETS];
+  atomic_uint_fast64_t next_id;
+  atomic_size_t output_queued; /* bytes of EVENT_OUTPUT not yet printed */
+  int64_t spin_ns; /* a loop's polling before it sleeps */
+} engine;
+
+bool engine_init(engine *engine);
+void engine_fini(engine *engine);
+
+/* Enters a node under `key`; already_exists when a live one has it. */
+lp_status engine_add(engine *engine, const char *key, mailbox *box, uint64_t id);
+/* The node of `key` ended: later look-ups say how. */
+void engine_end(engine *engine, const char *key, lp_status status, const char *text);
+/* Removes every entry whose key begins with `prefix` and that has ended. */
+void engine_forget(engine *engine, const char *prefix);
+
+/* Where a node of this process is. */
+typedef struct place {
+  mailbox *box; /* a reference the caller drops; NULL unless found */
+  uint64_t id;
+} place;
+/* LP_OK: found. LP_NOT_FOUND: not of this process. LP_UNAVAILABLE: it ended, the fault says how. */
+lp_status engine_find(engine *engine, const char *key, place *out, fault *fault);
+
+/* Tells the service thread, from any thread. False when memory is out or it is gone. */
+bool engine_post(engine *engine, event_kind kind, uint64_t id, int status, const char *name,
+                 const char *text, size_t length);
+
+#endif

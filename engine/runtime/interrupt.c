@@ -1,0 +1,76 @@
+/* See interrupt.h. loop->running is written only by the loop's own thread and read by a
+ * signal handler in that same thread, so relaxed order is enough. The request is an
+ * atomic that stays set until the hook or a turn has seen it, and it is set before the
+ * signal is sent: either the handler finds Lua running, or the next entry finds the
+ * request. */
+#include "runtime/interrupt.h"
+
+#include <signal.h>
+#include <string.h>
+
+#include "runtime/node.h"
+
+/* initial-exec: the handler must not be the first to touch it, nor allocate for it. */
+static _Thread_local loop *thread_loop __attribute__((tls_model("initial-exec")));
+
+static void interrupt_hook(lua_State *L, lua_Debug *activation);
+
+static void interrupt_signal(int number) {
+  (void)number;
+  loop *here = thread_loop;
+  if (!here) return;
+  lua_State *L = atomic_load_explicit(&here->running, memory_order_relaxed);
+  if (L) lua_sethook(L, interrupt_hook, LUA_MASKCOUNT, 1);
+}
+
+void interrupt_install(void) {
+  struct sigaction action;
+  memset(&action, 0, sizeof action);
+  action.sa_handler = interrupt_signal;
+  action.sa_flags = SA_RESTART;
+  sigaction(SIGURG, &action, NULL);
+}
+
+void interrupt_thread(loop *loop) {
+  thread_loop = loop;
+}
+
+void interrupt_send(loop *loop, int reason) {
+  atomic_fetch_or(&loop->interrupt, reason);
+  mailbox_wake(loop->box);
+  if (!atomic_load(&loop->ended)) pthread_kill(loop->thread, SIGURG);
+}
+
+void interrupt_running(loop *loop, lua_State *L) {
+  atomic_store_explicit(&loop->running, L, memory_order_relaxed);
+  if (L && atomic_load_explicit(&loop->interrupt, memory_order_relaxed))
+    lua_sethook(L, interrupt_hook, LUA_MASKCOUNT, 1);
+}
+
+/* The node is to die: gives way where it can; else raises, again and again, until the code
+ * that cannot yield has been left. */
+static void hook_kill(lua_State *L, node *node) {
+  if (node_can_yield(node, L)) {
+    node->mark = MARK_KILL;
+    lua_yield(L, 0);
+    return;
+  }
+  lua_sethook(L, interrupt_hook, LUA_MASKCOUNT | LUA_MASKLINE, 1000);
+  lua_pushliteral(L, "the node was killed");
+  lua_error(L);
+}
+
+static void interrupt_hook(lua_State *L, lua_Debug *activation) {
+  (void)activation;
+  node *node = node_of(L);
+  loop *here = node->loop;
+  if (!node->killed) lua_sethook(L, NULL, 0, 0);
+  int reasons = atomic_exchange(&here->interrupt, 0);
+  if (reasons & INTERRUPT_CONTROL) mailbox_run(here->box, MAILBOX_CONTROL, here);
+  if (node->killed) {
+    hook_kill(L, node);
+  } else if (reasons & INTERRUPT_SLICE && node_can_yield(node, L)) {
+    node->mark = MARK_SLICE;
+    lua_yield(L, 0);
+  }
+}

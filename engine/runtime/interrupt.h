@@ -1,0 +1,29 @@
+/* Reaching Lua code that computes. No hook is armed in normal running: another thread
+ * sends SIGURG to the loop's thread, whose handler arms a hook on the coroutine that runs
+ * there; at the next instruction the hook drains the control queue and, where Lua can
+ * yield, gives way for a time slice or a kill. Where it cannot yield it raises.
+ *
+ * The signal's handler is installed by the command (interrupt_install); the library
+ * changes no disposition by itself. */
+#ifndef LP_RUNTIME_INTERRUPT_H
+#define LP_RUNTIME_INTERRUPT_H
+
+#include <lua.h>
+
+#include "runtime/loop.h"
+
+/* Installs the handler of SIGURG for the process. */
+void interrupt_install(void);
+
+/* Says which loop this thread runs; NULL when it ends. */
+void interrupt_thread(loop *loop);
+
+/* From any thread: has `loop` look at its control queue (INTERRUPT_CONTROL) or give up its
+ * slice (INTERRUPT_SLICE) even while it computes. */
+void interrupt_send(loop *loop, int reason);
+
+/* Around every entry into Lua, user coroutines included: `L` is what runs now (NULL: no
+ * Lua). Arms the hook when an interrupt is waiting. */
+void interrupt_running(loop *loop, lua_State *L);
+
+#endif

@@ -1,0 +1,157 @@
+/* See loop.h. */
+#include "runtime/loop.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "runtime/engine.h"
+#include "runtime/interrupt.h"
+#include "runtime/node.h"
+
+enum { SCRATCH_BYTES = 256 * 1024, BUDGET_CHECK = 16 };
+
+static void loop_woken(void *owner, unsigned events) {
+  (void)events;
+  (void)owner; /* mailbox_awake drains the descriptor */
+}
+
+loop *loop_new(engine *engine, const char *name, fault *fault) {
+  loop *made = mem_new(sizeof *made);
+  if (!made) goto failed;
+  made->engine = engine;
+  snprintf(made->name, sizeof made->name, "%s", name);
+  list_init(&made->nodes);
+  list_init(&made->ready);
+  list_init(&made->dirty);
+  made->now = clock_now();
+  timer_wheel_init(&made->timers, made->now);
+  made->thread = pthread_self();
+  made->scratch.size = SCRATCH_BYTES;
+  made->scratch.data = mem_alloc(SCRATCH_BYTES);
+  made->box = mailbox_new();
+  made->poller = made->scratch.data && made->box ? poller_new() : NULL;
+  if (made->poller)
+    made->wake =
+        poller_watch_new(made->poller, mailbox_fd(made->box), POLLER_READ, loop_woken, made);
+  if (made->wake) return made;
+failed:
+  loop_free(made);
+  fault_set(fault, LP_RESOURCE_EXHAUSTED,
+            "cannot make a loop: out of memory or of file descriptors (see ulimit -n)");
+  return NULL;
+}
+
+static void *loop_main(void *argument) {
+  loop *loop = argument;
+  interrupt_thread(loop);
+  while (!loop->quit || !list_empty(&loop->nodes)) loop_turn(loop, CLOCK_NEVER);
+  mailbox_close(loop->box);
+  atomic_store(&loop->ended, true);
+  interrupt_thread(NULL);
+  return NULL;
+}
+
+lp_status loop_start(loop *loop, fault *fault) {
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, 1 << 20);
+  /* The signal mask stays: what a node starts with io.popen inherits it. */
+  int failed = pthread_create(&loop->thread, &attributes, loop_main, loop);
+  pthread_attr_destroy(&attributes);
+  if (failed)
+    return fault_set(fault, LP_RESOURCE_EXHAUSTED, "cannot start a thread: %s", strerror(failed));
+  loop->threaded = true;
+  return LP_OK;
+}
+
+typedef struct quit_message {
+  message message;
+  loop *loop;
+} quit_message;
+
+static void quit_run(message *carried, void *at) {
+  ((loop *)at)->quit = true;
+  mem_free(carried);
+}
+
+static void quit_drop(message *carried) {
+  mem_free(carried);
+}
+
+void loop_quit(loop *loop) {
+  quit_message *asked = mem_new(sizeof *asked);
+  if (!asked) return;
+  asked->message.run = quit_run;
+  asked->message.drop = quit_drop;
+  if (!mailbox_push(loop->box, MAILBOX_CONTROL, &asked->message)) mem_free(asked);
+}
+
+void loop_free(loop *loop) {
+  if (!loop) return;
+  if (loop->threaded) pthread_join(loop->thread, NULL);
+  if (loop->box) mailbox_close(loop->box);
+  poller_watch_free(loop->wake);
+  poller_free(loop->poller);
+  mailbox_unref(loop->box);
+  mem_free(loop->scratch.data);
+  mem_free(loop);
+}
+
+node *loop_find_node(loop *loop, uint64_t id) {
+  for (list *each = loop->nodes.next; each != &loop->nodes; each = each->next) {
+    node *found = list_entry(each, node, link);
+    if (found->id == id) return found;
+  }
+  return NULL;
+}
+
+void loop_dirty(loop *loop, flushable *item) {
+  if (list_empty(&item->link)) list_push(&loop->dirty, &item->link);
+}
+
+/* Gives every ready node its share, until the turn's budget is spent. */
+static void loop_run_ready(loop *loop) {
+  int left = LOOP_TURN_RESUMES;
+  int64_t until = loop->now + LOOP_TURN_NS;
+  while (left > 0 && !list_empty(&loop->ready)) {
+    node *next = list_entry(list_pop(&loop->ready), node, ready_link);
+    left -= 1 + node_run(next, left < BUDGET_CHECK ? left : BUDGET_CHECK);
+    if (clock_now() >= until) break;
+    if (atomic_load_explicit(&loop->interrupt, memory_order_relaxed)) break;
+  }
+}
+
+static void loop_flush(loop *loop) {
+  for (list *link; (link = list_pop(&loop->dirty));) {
+    flushable *item = list_entry(link, flushable, link);
+    item->flush(item);
+  }
+}
+
+static int64_t loop_timeout(const loop *loop, int64_t until) {
+  if (!list_empty(&loop->ready) || !list_empty(&loop->dirty) || loop->quit) return 0;
+  int64_t next = timer_next(&loop->timers);
+  if (next > until) next = until;
+  if (next == CLOCK_NEVER) return -1;
+  int64_t now = clock_now();
+  return next > now ? next - now : 0;
+}
+
+void loop_turn(loop *loop, int64_t until) {
+  atomic_store_explicit(&loop->interrupt, 0, memory_order_relaxed);
+  mailbox_run(loop->box, MAILBOX_CONTROL, loop);
+  loop->now = clock_now();
+  timer_advance(&loop->timers, loop->now);
+  mailbox_run(loop->box, MAILBOX_MAIL, loop);
+  loop_run_ready(loop);
+  loop_flush(loop);
+  int64_t timeout = loop_timeout(loop, until);
+  if (timeout == 0 || !mailbox_sleep(loop->box)) {
+    poller_wait(loop->poller, 0);
+    return;
+  }
+  poller_wait(loop->poller, timeout);
+  mailbox_awake(loop->box);
+}

@@ -1,0 +1,78 @@
+/* A loop: one thread with its poller, timers and mailbox, hosting any number of nodes.
+ *
+ * A node never moves to another loop, so nothing in a node needs a lock. loop_turn is the
+ * primitive: control queue, due deadlines, mail, ready nodes within a budget, flushing of
+ * what was written, then a wait. A loop's own thread calls it for ever; a thread that
+ * belongs to somebody else (the command's main thread, a host) calls it when it likes. */
+#ifndef LP_RUNTIME_LOOP_H
+#define LP_RUNTIME_LOOP_H
+
+#include <lua.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/list.h"
+#include "base/mailbox.h"
+#include "base/status.h"
+#include "net/stream.h"
+#include "runtime/timer.h"
+
+struct engine;
+struct node;
+
+/* Something with unsent output, flushed once at the end of the turn. */
+typedef struct flushable {
+  list link;
+  void (*flush)(struct flushable *self);
+} flushable;
+
+enum { LOOP_TURN_RESUMES = 256, LOOP_TURN_NS = 200000 };
+
+/* Reasons for an interrupt, bits of loop.interrupt. */
+enum { INTERRUPT_CONTROL = 1, INTERRUPT_SLICE = 2 };
+
+typedef struct loop {
+  struct engine *engine;
+  char name[24];
+  mailbox *box;
+  poller *poller;
+  poller_watch *wake;
+  stream_scratch scratch;
+  timer_wheel timers;
+  int64_t now;       /* clock_now of the turn's beginning */
+  list nodes;        /* all that live here */
+  list ready;        /* nodes with something to run, by ready_link */
+  list dirty;        /* flushables */
+  pthread_t thread;
+  bool threaded;     /* has a thread of its own */
+  bool quit;         /* ends when its last node has ended */
+  /* The coroutine Lua is executing right now, for the interrupt signal of this very
+   * thread; NULL while no Lua runs. */
+  _Atomic(lua_State *) running;
+  atomic_int interrupt; /* INTERRUPT_* asked for and not yet seen */
+  /* Published for the service thread. */
+  atomic_uint_fast64_t resumes; /* counts every entry into Lua */
+  atomic_int node_count;        /* also reserved places of nodes under way */
+  atomic_bool ended;            /* the thread is about to return */
+} loop;
+
+/* A loop without thread, to be turned by its creator's thread; NULL with fault. */
+loop *loop_new(struct engine *engine, const char *name, fault *fault);
+/* Starts the loop's thread, which ends (and may be joined) after loop_quit once no node is
+ * left. */
+lp_status loop_start(loop *loop, fault *fault);
+/* From any thread: the thread ends when its last node has. */
+void loop_quit(loop *loop);
+/* Joins the thread (if any) and frees. No node may live on it. */
+void loop_free(loop *loop);
+
+/* One turn; waits at most until `until` (absolute; 0: does not wait). */
+void loop_turn(loop *loop, int64_t until);
+/* The node of this id on this loop, or NULL. */
+struct node *loop_find_node(loop *loop, uint64_t id);
+/* Puts `item` on the list of what is flushed at the end of the turn, once. */
+void loop_dirty(loop *loop, flushable *item);
+
+#endif

@@ -1,0 +1,301 @@
+/* See task.h. A task's stack between runs holds, from the bottom: the base, the function
+ * and its arguments (before the first resume), or whatever its frames hold (waiting). */
+#include "runtime/task.h"
+
+#include <lauxlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "runtime/failure.h"
+#include "runtime/interrupt.h"
+
+enum { TASK_KEEP_IDLE = 256, CLOSE_STEP = 10000 };
+
+static int task_base(lua_State *L);
+
+static void task_timer(timer *fired) {
+  task *late = list_entry(fired, task, timer);
+  late->timed_out = true;
+  if (late->abandon) late->abandon(late);
+  task_wake(late, 0);
+}
+
+/* ---- making and keeping ---------------------------------------------------------- */
+
+/* A free slot of node->tasks, or -1. */
+static int slot_find(node *node) {
+  for (int i = 0; i < node->task_slots; i++)
+    if (!node->tasks[i]) return i;
+  int slots = node->task_slots ? node->task_slots * 2 : 8;
+  task **tasks = mem_realloc(node->tasks, (size_t)slots * sizeof *tasks);
+  if (!tasks) return -1;
+  memset(tasks + node->task_slots, 0, (size_t)(slots - node->task_slots) * sizeof *tasks);
+  int found = node->task_slots;
+  node->tasks = tasks;
+  node->task_slots = slots;
+  return found;
+}
+
+static task *task_create(lua_State *L, node *node) {
+  lua_State *co = lua_newthread(L);
+  lua_pushvalue(L, -1);
+  int anchor = luaL_ref(L, LUA_REGISTRYINDEX);
+  lua_pop(L, 1);
+  int slot = slot_find(node);
+  task *made = slot >= 0 ? mem_new(sizeof *made) : NULL;
+  if (!made) {
+    luaL_unref(L, LUA_REGISTRYINDEX, anchor);
+    failure_raise(L, LP_RESOURCE_EXHAUSTED, "no memory for a task");
+    return NULL;
+  }
+  made->node = node;
+  made->co = co;
+  made->anchor = anchor;
+  made->slot = slot;
+  list_init(&made->link);
+  timer_init(&made->timer, task_timer);
+  node->tasks[slot] = made;
+  return made;
+}
+
+task *task_new(lua_State *L, const task_kind *kind, void *context) {
+  node *node = node_of(L);
+  list *idle = list_pop(&node->idle);
+  if (idle) node->idle_count--;
+  luaL_checkstack(L, 4, NULL);
+  task *made = idle ? list_entry(idle, task, link) : task_create(L, node);
+  made->state = TASK_NEW;
+  made->kind = kind;
+  made->context = context;
+  made->wait++;
+  made->inner_count = made->shield = made->nargs = 0;
+  made->cancelled = made->raise = LP_OK;
+  made->raise_text = NULL;
+  made->abandon = NULL;
+  made->waiting_for = NULL;
+  made->deadline = CLOCK_NEVER;
+  made->waiter = made->co;
+  node->task_count++;
+  lua_pushcfunction(made->co, task_base);
+  return made;
+}
+
+void task_free(task *task) {
+  node *node = task->node;
+  list_remove(&task->link);
+  timer_stop(&node->loop->timers, &task->timer);
+  node->tasks[task->slot] = NULL;
+  mem_free(task->inner);
+  mem_free(task);
+}
+
+/* Ends its life as this task: back to the pool, or gone when its coroutine is unusable. */
+static void task_retire(task *task, bool usable) {
+  node *node = task->node;
+  node->task_count--;
+  if (node->sliced == task) node->sliced = NULL;
+  timer_stop(&node->loop->timers, &task->timer);
+  list_remove(&task->link);
+  task->state = TASK_IDLE;
+  if (usable && node->idle_count < TASK_KEEP_IDLE && !node->closing) {
+    list_push(&node->idle, &task->link);
+    node->idle_count++;
+  } else {
+    luaL_unref(node->L, LUA_REGISTRYINDEX, task->anchor); /* never allocates */
+    task_free(task);
+  }
+  if (node->task_count == 0 && atomic_load(&node->state) == NODE_DRAINING) node_ready(node);
+}
+
+void task_discard(task *task) {
+  lua_settop(task->co, 0);
+  task_retire(task, lua_status(task->co) == LUA_OK);
+}
+
+void task_start(task *task, int nargs) {
+  task->nargs = nargs + 1;
+  task->state = TASK_READY;
+  list_push(&task->node->ready, &task->link);
+  node_ready(task->node);
+}
+
+/* ---- running --------------------------------------------------------------------- */
+
+static int task_base_end(lua_State *L, int status, lua_KContext context) {
+  (void)context;
+  task *task = node_of(L)->current;
+  task->kind->done(L, task, status == LUA_OK || status == LUA_YIELD, 2);
+  lua_settop(L, 0);
+  return 0;
+}
+
+static int task_base(lua_State *L) {
+  lua_pushcfunction(L, failure_handler);
+  lua_insert(L, 1);
+  int status = lua_pcallk(L, lua_gettop(L) - 2, LUA_MULTRET, 1, 0, task_base_end);
+  return task_base_end(L, status, 0);
+}
+
+/* What the coroutine said when `done` itself failed. */
+static const char *task_last_words(task *task) {
+  const char *text = lua_tostring(task->co, -1);
+  return text ? text : "the result could not be delivered";
+}
+
+/* What a resume came back with. */
+static void task_settle(task *task, int status) {
+  node *node = task->node;
+  if (status == LUA_OK) {
+    task_retire(task, true);
+  } else if (status != LUA_YIELD) {
+    task->kind->lost(task, LP_RESOURCE_EXHAUSTED, task_last_words(task));
+    task_retire(task, false);
+  } else if (node->mark == MARK_WAIT) {
+    task->state = TASK_WAITING;
+  } else if (node->mark == MARK_SLICE) {
+    task->nargs = 0;
+    task->state = TASK_READY;
+    node->sliced = task;
+    list_push_front(&node->ready, &task->link);
+    node_ready(node);
+  } else if (node->mark == MARK_KILL) {
+    task->state = TASK_WAITING; /* for node_close */
+  } else {
+    task_close(task, LP_FAILED_PRECONDITION, "a C function yielded outside of any coroutine");
+  }
+}
+
+void task_resume(task *task) {
+  node *node = task->node;
+  list_remove(&task->link);
+  node->current = task;
+  node->mark = MARK_NONE;
+  task->state = TASK_RUNNING;
+  task->depth = 0;
+  task->can_yield = true;
+  node->entered++;
+  interrupt_running(node->loop, task->co);
+  int results;
+  int status = lua_resume(task->co, node->L, task->inner_count ? 0 : task->nargs, &results);
+  interrupt_running(node->loop, NULL);
+  node->entered--;
+  node->current = NULL;
+  atomic_fetch_add_explicit(&node->loop->resumes, 1, memory_order_relaxed);
+  task_settle(task, status);
+}
+
+/* ---- waiting --------------------------------------------------------------------- */
+
+task *task_current(lua_State *L) {
+  node *node = node_of(L);
+  if (!node->current) luaL_error(L, "this needs a task; none is running here");
+  return node->current;
+}
+
+/* Names the C function that Lua cannot yield across, innermost first. */
+static int raise_cannot_wait(lua_State *L, task *task) {
+  if (task->node->closing)
+    return failure_raise(L, LP_CANCELLED, "cannot wait: the task is being closed");
+  lua_Debug frame;
+  const char *place = "a C function";
+  for (int level = 1; lua_getstack(L, level, &frame); level++) {
+    lua_getinfo(L, "Sn", &frame);
+    bool passes = frame.name && (strcmp(frame.name, "pcall") == 0 || strcmp(frame.name, "xpcall") == 0);
+    if (frame.what[0] == 'C' && !passes) {
+      place = frame.name ? frame.name : "a C function or metamethod";
+      break;
+    }
+  }
+  return failure_raisef(L, LP_FAILED_PRECONDITION,
+                        "cannot wait inside '%s', which Lua cannot suspend; make the call before "
+                        "it, or from a task started with lp.spawn",
+                        place);
+}
+
+task *task_before_wait(lua_State *L) {
+  task *task = task_current(L);
+  if (!node_can_yield(task->node, L) || task->node->closing) raise_cannot_wait(L, task);
+  if (task->cancelled != LP_OK && task->shield == 0)
+    failure_raise(L, task->cancelled, task->raise_text ? task->raise_text : "the task was cancelled");
+  return task;
+}
+
+int task_yield(lua_State *L, task *task, int64_t due, lua_KContext context, lua_KFunction k) {
+  task->waiter = L;
+  task->nargs = 0;
+  task->timed_out = false;
+  task->node->mark = MARK_WAIT;
+  if (due != CLOCK_NEVER) timer_start(&task->node->loop->timers, &task->timer, due);
+  return lua_yieldk(L, 0, context, k);
+}
+
+bool task_after_wait(lua_State *L) {
+  task *task = node_of(L)->current;
+  lp_status status = task->raise;
+  task->raise = LP_OK;
+  if (status != LP_OK)
+    failure_raise(L, status, task->raise_text ? task->raise_text : "the task was cancelled");
+  return !task->timed_out;
+}
+
+void task_wake(task *task, int nargs) {
+  if (task->state != TASK_WAITING) return;
+  timer_stop(&task->node->loop->timers, &task->timer);
+  task->abandon = NULL;
+  task->waiting_for = NULL;
+  task->nargs = nargs;
+  task->state = TASK_READY;
+  list_remove(&task->link); /* of a list of waiters */
+  list_push(&task->node->ready, &task->link);
+  node_ready(task->node);
+}
+
+void task_cancel(task *task, lp_status status, const char *text) {
+  if (task->cancelled == LP_OK) {
+    task->cancelled = status;
+    task->raise_text = text;
+  }
+  if (task->state != TASK_WAITING || task->shield > 0) return;
+  task->raise = status;
+  if (task->abandon) task->abandon(task);
+  task_wake(task, 0);
+}
+
+/* ---- closing --------------------------------------------------------------------- */
+
+/* Close handlers get until node->close_by; then every further step raises. */
+static void close_hook(lua_State *L, lua_Debug *activation) {
+  (void)activation;
+  if (clock_now() < node_of(L)->close_by) return;
+  lua_sethook(L, close_hook, LUA_MASKCOUNT | LUA_MASKLINE, 1);
+  luaL_error(L, "a close handler took too long and was stopped");
+}
+
+static void coroutine_close_now(task *task, lua_State *co) {
+  node *node = task->node;
+  coroutine_tag(co, false);
+  lua_sethook(co, close_hook, LUA_MASKCOUNT, CLOSE_STEP);
+  interrupt_running(node->loop, NULL); /* a kill must not replace the hook */
+  lua_resetthread(co);
+  lua_sethook(co, NULL, 0, 0);
+  lua_settop(co, 0);
+}
+
+void task_close(task *task, lp_status status, const char *text) {
+  node *node = task->node;
+  bool was_closing = node->closing;
+  if (task->abandon) task->abandon(task);
+  task->abandon = NULL;
+  node->closing = true;
+  if (!was_closing) node->close_by = clock_now() + 1000000000;
+  node->current = task;
+  node->entered++;
+  while (task->inner_count > 0) coroutine_close_now(task, task->inner[--task->inner_count]);
+  coroutine_close_now(task, task->co);
+  node->entered--;
+  node->current = NULL;
+  node->closing = was_closing;
+  if (task->kind->lost) task->kind->lost(task, status, text);
+  task_retire(task, false);
+}

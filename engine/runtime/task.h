@@ -1,0 +1,112 @@
+/* Tasks: the coroutines of a node that the engine resumes. Every incoming call, `run`,
+ * the main chunk and lp.spawn is one. Finished ones are kept and used again.
+ *
+ * A task's base is a lua_pcallk, so an error ends the function and not the coroutine, and
+ * its traceback is taken where it happened. A user's coroutines within a task are on its
+ * list of inner states: a wait in the innermost passes outward through all of them. */
+#ifndef LP_RUNTIME_TASK_H
+#define LP_RUNTIME_TASK_H
+
+#include <lua.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/list.h"
+#include "base/status.h"
+#include "runtime/node.h"
+#include "runtime/timer.h"
+
+typedef struct task task;
+
+typedef enum task_state {
+  TASK_IDLE,
+  TASK_NEW, /* being prepared by its maker */
+  TASK_READY,
+  TASK_RUNNING,
+  TASK_WAITING
+} task_state;
+
+/* What becomes of a task's outcome. */
+typedef struct task_kind {
+  /* The function returned (status LP_OK, results at index `first` and above of L) or raised
+   * (the error, an lp.Error or a string, at `first`). Runs inside the task and may raise. */
+  void (*done)(lua_State *L, task *task, bool ok, int first);
+  /* Instead: the task was closed or done itself raised. No Lua may run. */
+  void (*lost)(task *task, lp_status status, const char *text);
+  bool is_call; /* a handler: a draining node waits for it */
+} task_kind;
+
+struct task {
+  list link; /* node->ready or node->idle, else alone */
+  node *node;
+  lua_State *co;
+  int anchor; /* registry reference of co */
+  int slot;   /* in node->tasks */
+  task_state state;
+  const task_kind *kind;
+  void *context; /* the kind's own */
+  uint32_t wait; /* number of the wait token given out last */
+  bool woken;    /* that token was used before its wait began */
+  bool timed_out;
+  int nargs;         /* values on `waiter` for the resume to come */
+  lua_State *waiter; /* innermost state that waits */
+  lua_State **inner; /* user coroutines, outermost first */
+  int inner_count, inner_size;
+  int depth;         /* of the state that runs now: 0 is co itself */
+  bool can_yield;    /* every state outside of the running one could yield */
+  int shield;        /* lp.shield calls it is in */
+  lp_status cancelled; /* reason, LP_OK: not cancelled */
+  bool failed;       /* the value given to the resume is an error to be raised */
+  lp_status raise;   /* to be raised when the wait resumes */
+  const char *raise_text; /* static, or NULL */
+  int64_t deadline;  /* inherited by calls made from here; CLOCK_NEVER: none */
+  timer timer;       /* ends the wait */
+  /* The wait ended otherwise than by what was waited for: let go of it. May be NULL. */
+  void (*abandon)(task *task);
+  void *waiting_for;
+};
+
+/* A fresh task with an empty stack (its base is already pushed on co). Raises through `L`,
+ * the state that runs (or the main state in node_enter). The maker pushes the function and its
+ * arguments on task->co and calls task_start. */
+task *task_new(lua_State *L, const task_kind *kind, void *context);
+/* `nargs` arguments behind the function are on co. */
+void task_start(task *task, int nargs);
+/* Gives a task that was never started back. */
+void task_discard(task *task);
+
+/* The running task of L's node; raises when no task runs (a message handler, __gc). */
+task *task_current(lua_State *L);
+
+/* Raises unless the running task can wait here and is not cancelled. Call it before doing
+ * anything that only makes sense when the wait follows. */
+task *task_before_wait(lua_State *L);
+/* Waits until task_wake, or the absolute time `due`. `return task_yield(…)` from a C
+ * function; `k` runs at resume with the values given and begins with task_after_wait. */
+int task_yield(lua_State *L, task *task, int64_t due, lua_KContext context, lua_KFunction k);
+/* Raises when the wait was cancelled; else false when it timed out. */
+bool task_after_wait(lua_State *L);
+/* Ends the wait; `nargs` values were pushed on task->waiter. */
+void task_wake(task *task, int nargs);
+
+/* Ends its waits with an error of this status, now and later. */
+void task_cancel(task *task, lp_status status, const char *text);
+/* Closes its coroutines innermost first, runs nothing more of it. */
+void task_close(task *task, lp_status status, const char *text);
+/* Resumes a ready task. */
+void task_resume(task *task);
+/* Frees a task that is idle or closed (its node is going). */
+void task_free(task *task);
+
+/* Replaces coroutine.* in the state by the engine's (coroutine.c). May raise. */
+int coroutine_open(lua_State *L);
+/* Tag of a user coroutine that waits in the engine: others must not resume it. */
+static inline bool coroutine_waits(lua_State *co) {
+  return *(uintptr_t *)lua_getextraspace(co) & 1;
+}
+static inline void coroutine_tag(lua_State *co, bool waits) {
+  uintptr_t *place = lua_getextraspace(co);
+  *place = (*place & ~(uintptr_t)1) | waits;
+}
+
+#endif

@@ -1,0 +1,289 @@
+--- lp.launch: from a graph to a running program.
+-- Packs every node (lp.ship), hands the packages to the engine's service thread, and
+-- returns a Run. Whatever cannot be carried is refused here, before anything starts.
+-- @module lp.launch
+
+local core = require "lp.core"
+local deferred = require "lp.deferred"
+local address = require "lp.address"
+local handle = require "lp.handle"
+local nodes = require "lp.node"
+local options = require "lp.options"
+local programs = require "lp.program"
+local ship = require "lp.ship"
+
+local launch = {
+  --- Set by the command: options of the command line that apply where lp.launch is
+  -- not told otherwise.
+  defaults = {},
+  --- Runs launched here, in order.
+  runs = {},
+  --- Set by commands that want the program instead of a run (`lp graph`): called with it.
+  intercept = nil,
+}
+
+local function service()
+  return core.client("service", "service")
+end
+
+-- ---------------------------------------------------------------- options
+
+local function any_number(value)
+  if type(value) == "number" and value == value then return value end
+  return nil, "a number of seconds"
+end
+
+local schema = {
+  launch_type = function(value)
+    local known = require("lp.cli").launch_types
+    for _, name in ipairs(known) do
+      if value == name then return value end
+    end
+    return nil, "one of " .. table.concat(known, ", ")
+  end,
+  notice = any_number,
+  name = options.text,
+  threads = options.integer("a whole number, 1 or more", 1),
+  seed = options.integer("a whole number", math.mininteger),
+  log_level = options.one_of("debug", "info", "warning", "error"),
+  resources = options.of_type("table", "a table of labels"),
+}
+
+local resource_schema = {
+  args = options.of_type("table", "a table of flags and their values"),
+  env = options.of_type("table", "a table of names and texts"),
+}
+
+--- Resources by label, checked; every label must exist.
+local function check_resources(program, given, level)
+  local resources = {}
+  for label, wanted in pairs(given or {}) do
+    if not program.by_label[label] then
+      error(("lp.launch: resources: program %q has no label %s"):format(program.name,
+            options.describe(label)), level + 1)
+    end
+    resources[label] = options.check(("lp.launch: resources of %q"):format(label),
+                                     resource_schema, wanted, level + 1)
+  end
+  return resources
+end
+
+-- ---------------------------------------------------------------- packing
+
+--- What must not be sent, in words.
+local function refuse(value)
+  if programs.is(value) then return "cannot send a program" end
+  if nodes.is(value) then return "cannot send a node; pass its handle" end
+  if core.is_future(value) then return "cannot send a future" end
+  local name = type(value) == "table" and type(debug.getmetatable(value)) == "table"
+               and rawget(debug.getmetatable(value), "__name")
+  if name == "lp.Event" or name == "lp.Queue" or name == "lp.Semaphore" or name == "lp.Run" then
+    return ("cannot send an %s: it belongs to this process"):format(name)
+  end
+end
+
+--- A handle in a global is not carried: which node it leads to could not be seen.
+local function global_refusal(value)
+  if handle.is(value) then
+    return "a handle in a global does not become a client; pass it as an argument of the node"
+  end
+end
+
+--- What stands in the place of values that cannot be copied; lp.runtime restores them.
+local function replacer(run_id)
+  return function(value)
+    if handle.is(value) then
+      local name = handle.node(value).name
+      return {kind = "client", data = {key = run_id .. "/" .. name, name = name,
+                                       options = handle.options(value)}}
+    elseif core.is_client(value) then
+      local key, name = core.target(value)
+      return key and {kind = "client", data = {key = key, name = name}}
+    elseif deferred.is(value) then
+      return {kind = "deferred", data = {ctor = value.ctor, args = value.args, where = value.where}}
+    elseif address.is(value) then
+      return {kind = "address", data = {name = value.name, place = value:resolve()}}
+    elseif package.loaded["lp.flags"] and package.loaded["lp.flags"].is(value) then
+      return {kind = "flags", data = package.loaded["lp.flags"].record(value)}
+    end
+  end
+end
+
+local function pack_node(node, packing)
+  local roots = {{"constructor", node.ctor}}
+  for i = 1, node.args.n do roots[i + 1] = {"argument " .. i, node.args[i]} end
+  roots.n = node.args.n + 1
+  local ok, bundle = pcall(ship.pack, roots, packing)
+  if ok then return bundle end
+  error(("node %s: %s"):format(node.name, bundle), 0)
+end
+
+--- The record of a node that the service and the node itself work from.
+local function describe(node, group, packing, settings)
+  local resources = settings.resources[node.label] or {}
+  return {
+    name = node.name, label = node.label, index = node.index, group_size = #group.nodes,
+    kind = node.kind, serves = node.serves, run_enabled = node.run_enabled,
+    options = node.settings, args = resources.args or node.settings.args,
+    env = resources.env or node.settings.env,
+    bundle = pack_node(node, packing),
+  }
+end
+
+local function describe_all(program, run_id, settings)
+  local packing = {replace = replacer(run_id), refuse = refuse, global_refusal = global_refusal,
+                   baseline = launch.baseline}
+  local list = {}
+  for _, group in ipairs(program.groups) do
+    for _, node in ipairs(group.nodes) do
+      list[#list + 1] = describe(node, group, packing, settings)
+    end
+  end
+  return list
+end
+
+-- ---------------------------------------------------------------- Run
+
+local Run = {__name = "lp.Run"}
+Run.__index = Run
+
+--- Is `value` a Run?
+function launch.is_run(value)
+  return type(value) == "table" and getmetatable(value) == Run
+end
+
+local function check_run(self, what)
+  if launch.is_run(self) then return end
+  error(("call it with a colon: run:%s"):format(what), 3)
+end
+
+local wait_schema = {
+  labels = options.of_type("table", "an array of labels"),
+  return_on_first_completed = options.of_type("boolean", "true or false"),
+  raise_error = options.of_type("boolean", "true or false"),
+  timeout = any_number,
+}
+
+--- Waits until the program has ended (or the nodes of some labels have).
+-- @tparam[opt] table given `labels` (array), `return_on_first_completed`,
+--   `raise_error` (default true: a failed node's error is raised), `timeout` (seconds)
+-- @treturn boolean true, or false when the time was over
+function Run:wait(given)
+  check_run(self, "wait{…}")
+  local wanted = options.check("run:wait", wait_schema, given or {}, 2)
+  local outcome = service():wait_run(self.id, wanted)
+  if outcome.timed_out then return false end
+  self.outcome = outcome
+  if outcome.failure and wanted.raise_error ~= false then
+    local failure = outcome.failure
+    error(setmetatable({code = "aborted", node = failure.node, traceback = failure.trace,
+                        message = ("node %s failed: %s"):format(failure.node, failure.message)},
+                       core.error_metatable()), 0)
+  end
+  return true
+end
+
+--- Asks the program to stop and returns at once.
+-- @string[opt] reason for the log
+function Run:stop(reason)
+  check_run(self, "stop()")
+  service():stop_run(self.id, "the launcher", reason)
+end
+
+--- Stops the program and waits for its end. Does not raise a node's error.
+function Run:close()
+  check_run(self, "close()")
+  if self.outcome and self.outcome.ended then return end
+  self:stop()
+  self:wait{raise_error = false}
+end
+
+Run.__close = Run.close
+
+--- A client of one of its nodes.
+-- @param node a name, "producer/0", or a handle
+function Run:client(node)
+  check_run(self, "client(node)")
+  local name = handle.is(node) and handle.node(node).name or node
+  if type(name) ~= "string" or not self.names[name] then
+    error(("run:client: program %q has no node %s"):format(self.name, options.describe(name)), 2)
+  end
+  local client = core.client(self.id .. "/" .. name, name)
+  local wanted = handle.is(node) and handle.options(node)
+  return wanted and core.with(client, wanted) or client
+end
+
+function Run:__tostring()
+  return ("run %s of program %q"):format(self.id, self.name)
+end
+
+-- ---------------------------------------------------------------- launching
+
+--- The program to launch; a list launches its first.
+local function choose(program, level)
+  if type(program) == "table" and not programs.is(program) and programs.is(program[1]) then
+    if program[2] then
+      io.stderr:write(("lp: several programs given, launching the first, %q\n")
+                      :format(program[1].name))
+    end
+    program = program[1]
+  end
+  if not programs.is(program) then
+    error("lp.launch: expected a program, got " .. options.describe(program), level + 1)
+  end
+  if program.launched then
+    error(("lp.launch: program %q has been launched already"):format(program.name), level + 1)
+  end
+  if #program:all_nodes() == 0 then
+    error(("lp.launch: program %q has no nodes"):format(program.name), level + 1)
+  end
+  return program
+end
+
+local function merge(given)
+  local settings = {}
+  for name, value in pairs(launch.defaults) do settings[name] = value end
+  for name, value in pairs(given) do settings[name] = value end
+  return settings
+end
+
+local function bind_addresses(program)
+  for _, node in ipairs(program:all_nodes()) do
+    for _, place in ipairs(node.addresses) do
+      local port = place.name and os.getenv("LP_PORT_" .. place.name)
+      place:bind(port and ("localhost:" .. port) or service():free_port())
+    end
+  end
+end
+
+--- Launches a program and returns at once.
+-- @param program made by lp.Program (a list: its first)
+-- @tparam[opt] table given `launch_type`, `notice` (seconds), `name`, `threads`, `seed`,
+--   `log_level`, `resources` (label -> {args=, env=})
+-- @treturn table a Run
+-- @raise a text that names node and path when something cannot be carried
+function launch.launch(program, given)
+  program = choose(program, 2)
+  local settings = merge(options.check("lp.launch", schema, given or {}, 2))
+  if launch.intercept then return launch.intercept(program) end
+  local ok, mistake = program:check()
+  if not ok then error("lp.launch: " .. mistake, 2) end
+  settings.resources = check_resources(program, settings.resources, 2)
+  settings.name = settings.name or program.name
+  settings.launch_type = settings.launch_type or "local_mt"
+  local run_id = service():new_run(settings.name)
+  bind_addresses(program)
+  local packed, list = pcall(describe_all, program, run_id, settings)
+  if not packed then error("lp.launch: " .. list, 2) end
+  program.launched = true
+  settings.resources = nil
+  for _, record in ipairs(list) do service().notify:add_node(run_id, record) end
+  service():launch_run(run_id, settings)
+  local names = {}
+  for _, node in ipairs(list) do names[node.name] = true end
+  local run = setmetatable({id = run_id, name = settings.name, names = names}, Run)
+  table.insert(launch.runs, run)
+  return run
+end
+
+return launch

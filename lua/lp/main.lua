@@ -1,0 +1,186 @@
+--- The command `lp`: the main task of the main thread.
+-- @module lp.main
+
+local core = require "lp.core"
+require "lp.error"
+
+local command = core.command
+local main = {}
+
+local function complain(text)
+  io.stderr:write("lp: ", text, "\n")
+end
+
+--- Leaves at once with a status, from wherever it is called.
+local function leave(status)
+  command.status(status)
+  core.exit(true, "the command has ended")
+end
+
+local function service()
+  return core.client("service", "service")
+end
+
+-- ---------------------------------------------------------------- lp run
+
+--- The script's text as a function, or its error.
+local function load_script(path)
+  if path == "-" then return load(io.read("a"), "=stdin") end
+  local file, err = io.open(path, "r")
+  if not file then
+    complain(("cannot open %s"):format(err))
+    leave(2)
+  end
+  local text = file:read("a")
+  file:close()
+  if not text then
+    complain(("cannot read %s: is it a folder?"):format(path))
+    leave(2)
+  end
+  if text:sub(1, 1) == "#" then text = "--" .. text end
+  return load(text, "@" .. path)
+end
+
+local function print_error(err)
+  local text, trace = tostring(err), nil
+  if type(err) == "table" then trace = rawget(err, "traceback") end
+  complain(text .. (trace and "\n" .. trace or ""))
+end
+
+--- Runs the chunk; what it returns, or leaves with status 1.
+local function run_script(parsed)
+  local chunk, message = load_script(parsed.script)
+  if not chunk then
+    complain(message)
+    leave(1)
+  end
+  arg = {[0] = parsed.script, table.unpack(parsed.script_args)} -- luacheck: ignore
+  local results = table.pack(xpcall(chunk, core.handler, table.unpack(parsed.script_args)))
+  if not results[1] then
+    print_error(results[2])
+    leave(1)
+  end
+  return table.unpack(results, 2, results.n)
+end
+
+--- Launches the program the script returned, unless it was launched already.
+local function launch_returned(returned)
+  local launch, programs = require "lp.launch", require "lp.program"
+  local list = type(returned) == "table" and not programs.is(returned)
+  local first = list and returned[1] or returned
+  if programs.is(first) then
+    if not first.launched then launch.launch(returned) end
+  elseif #launch.runs == 0 or returned ~= nil and not launch.is_run(returned) then
+    complain(("the script returned %s; it must return a program made by lp.Program, or launch " ..
+              "one itself"):format(require("lp.options").describe(returned)))
+    leave(1)
+  end
+end
+
+--- The status by the rules of the manual: a failure, then a kill, then a signal.
+local function status_of(outcomes)
+  local killed, signal
+  for _, outcome in ipairs(outcomes) do
+    if outcome.failure then return 1 end
+    killed = killed or outcome.killed[1] and 124
+    signal = signal or outcome.signal and 128 + outcome.signal
+  end
+  return killed or signal or 0
+end
+
+local function wait_for_all(runs)
+  local outcomes = {}
+  for i, run in ipairs(runs) do
+    if not (run.outcome and run.outcome.ended) then run:wait{raise_error = false} end
+    outcomes[i] = run.outcome
+  end
+  return outcomes
+end
+
+local function apply_settings(list)
+  local resources = {}
+  for _, setting in ipairs(list) do
+    local field, rest = setting.key:match("^(%a+)%.(.+)$")
+    if field ~= "env" and field ~= "args" then
+      complain(("--set %s.%s: unknown key (known: env.NAME, args.NAME)"):format(setting.label, setting.key))
+      leave(2)
+    end
+    local label = resources[setting.label] or {}
+    resources[setting.label] = label
+    label[field] = label[field] or {}
+    label[field][rest] = setting.value
+  end
+  return next(resources) and resources or nil
+end
+
+local function take_flags()
+  local flags = require "lp.flags"
+  function flags.exit(status, text, stream)
+    io[stream]:write(text)
+    core.flush()
+    leave(status)
+  end
+end
+
+local commands = {}
+
+function commands.run(parsed)
+  local launch = require "lp.launch"
+  local defaults = launch.defaults
+  for _, name in ipairs {"launch_type", "notice", "name", "threads", "seed", "log_level"} do
+    defaults[name] = parsed.options[name]
+  end
+  defaults.resources = apply_settings(parsed.options.set)
+  launch.baseline = require("lp.ship").snapshot()
+  take_flags()
+  local returned = run_script(parsed)
+  if package.loaded["lp.flags"] then package.loaded["lp.flags"].finish() end
+  local ok, err = xpcall(launch_returned, core.handler, returned)
+  if not ok then
+    complain(tostring(err))
+    leave(1)
+  end
+  return status_of(wait_for_all(launch.runs))
+end
+
+-- ---------------------------------------------------------------- the others
+
+function commands.test(parsed)
+  return require("lp.testing").run(parsed.words)
+end
+
+function commands.version()
+  io.stdout:write(("lp %s (%s)\n"):format(command.version, _VERSION))
+  return 0
+end
+
+-- ---------------------------------------------------------------- start
+
+--- Ends what still runs; nodes that cannot be stopped make the status 124.
+local function finish(status)
+  local stuck = service():close_all()
+  if status == 0 and stuck[1] then status = 124 end
+  core.flush()
+  command.status(status)
+  core.exit(true, "the command has ended")
+end
+
+function main.boot()
+  require "lp.require"
+  require "lp.stdio"
+  --- In the main chunk os.exit ends the command, with everything it started.
+  function os.exit(code)
+    if code == nil or code == true then code = 0 elseif code == false then code = 1 end
+    finish(math.tointeger(code) or 1)
+  end
+  local argv = table.move(command.argv, 1, #command.argv, 1, {})
+  local parsed, stop = require("lp.cli").parse(argv)
+  if not parsed then
+    io[stop.stream]:write(stop.text)
+    core.flush()
+    return leave(stop.status)
+  end
+  finish(commands[parsed.command](parsed))
+end
+
+return main

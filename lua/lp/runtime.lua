@@ -1,0 +1,126 @@
+--- The life of a node, from its bundle to its end. Runs as the node's main task.
+-- @module lp.runtime
+
+local core = require "lp.core"
+require "lp.error" -- errors may arrive before anybody loads it
+
+local runtime = {}
+
+--- How values that do not travel as they are come back; see lp.launch for the other half.
+local restore = {}
+
+function restore.client(data)
+  local client = core.client(data.key, data.name)
+  return data.options and core.with(client, data.options) or client
+end
+
+function restore.deferred(data)
+  return require("lp.deferred").build(data)
+end
+
+function restore.flags(data)
+  return require("lp.flags").restore(data, runtime.spec.args)
+end
+
+function restore.address(data)
+  local address = require("lp.address").Address(data.name)
+  address:bind(data.place)
+  return address
+end
+
+local function unpack_bundle(spec)
+  local values = table.pack(require("lp.unship").load(spec.bundle, {
+    restore = function(kind, data) return restore[kind](data) end,
+  }))
+  package.loaded["lp.unship"] = nil -- done with; a node keeps what it needs
+  spec.bundle = nil
+  return values
+end
+
+--- Finds out where a node in another process listens.
+local function connector(client, key)
+  local service = core.client("service", "service")
+  local ok, answer = pcall(service.resolve, service, key, runtime.spec.pid)
+  if ok then
+    core.dial(client, answer)
+  else
+    core.refuse(client, rawget(answer, "message") or tostring(answer))
+  end
+end
+
+--- Whole numbers that depend on the program's seed and the node's name only.
+local function seed(spec)
+  local high, low = spec.seed, 0xcbf29ce484222325
+  for i = 1, #spec.name do low = (low ~ spec.name:byte(i)) * 0x100000001b3 end
+  math.randomseed(high, low)
+end
+
+local function set_context(spec)
+  local context = core.context()
+  for _, field in ipairs {"label", "index", "group_size", "launch_type", "program", "run",
+                          "pid", "log_level"} do
+    context[field] = spec[field]
+  end
+  context.node = spec.name
+end
+
+local function set_of(names)
+  if not names then return nil end
+  local set = {}
+  for _, name in ipairs(names) do set[name] = true end
+  return set
+end
+
+--- A class that exposes a method named like a client's proxy is easily misunderstood.
+local function warn_of_shadowed()
+  for _, name in ipairs(core.methods()) do
+    if name == "notify" or name == "futures" then
+      core.log("warning", ("method %s: client:%s(…) does not call it; use lp.call(client, %q, …)")
+               :format(name, name, name))
+    end
+  end
+end
+
+--- Nodes with an object: construct it, serve, run.
+local function run_object(spec, ctor, args)
+  local instance = require("lp.construct").instance(ctor, args)
+  package.loaded["lp.construct"] = nil
+  local run = spec.run_enabled and (type(instance) == "table" or type(instance) == "userdata")
+              and instance.run
+  if spec.serves then
+    core.serve(instance, ctor, set_of(spec.options.expose))
+    warn_of_shadowed()
+  end
+  if run then
+    run(instance)
+    return core.finish()
+  end
+  local lifecycle = require "lp.lifecycle"
+  if spec.serves or not spec.run_enabled then return lifecycle.finish_at_stop() end
+  core.log("warning", "its object has no method run: the node ends")
+  core.finish()
+end
+
+local function run_function(fn, args)
+  fn(table.unpack(args, 1, args.n))
+  core.finish()
+end
+
+--- Starts the node that `bytes`, the packed record of the service, describe.
+function runtime.boot(bytes)
+  local spec = core.unpack(bytes)
+  runtime.spec = spec
+  set_context(spec)
+  seed(spec)
+  require "lp.stdio"
+  require "lp.require"
+  local lifecycle = require "lp.lifecycle"
+  core.connector(connector)
+  core.on_stop(lifecycle.stopped)
+  local values = unpack_bundle(spec)
+  local args = table.pack(table.unpack(values, 2, values.n))
+  if spec.kind == "LuaNode" then return run_function(values[1], args) end
+  return run_object(spec, values[1], args)
+end
+
+return runtime

@@ -1,0 +1,109 @@
+--- The policy of a node process: registers with the launcher, runs the nodes it is given,
+-- and ends when they have, or when the launcher is gone. Started as `lp --node`.
+-- @module lp.worker
+
+local core = require "lp.core"
+local report = require "lp.report"
+
+local host, command = core.host, core.command
+
+local GRACE = 1 -- seconds that nodes get when the launcher is gone
+
+local worker = {}
+local launcher
+local nodes, ids = {}, {} -- key -> engine's id and back
+local failed = false
+
+-- ---------------------------------------------------------------- for the launcher
+
+function worker:start_node(key, spec, threads)
+  spec.pid = host.pid()
+  local loop = spec.options.loop ~= "own" and spec.options.loop or nil
+  local id = host.start(spec.name, key, core.pack(spec), loop, threads, spec.options.memory_limit)
+  nodes[key], ids[id] = id, key
+end
+
+function worker:stop_node(key)
+  if nodes[key] then host.stop(nodes[key]) end
+end
+
+function worker:cancel_node(key)
+  if nodes[key] then host.cancel(nodes[key]) end
+end
+
+function worker:kill_node(key, why)
+  if nodes[key] then host.kill(nodes[key], why) end
+end
+
+function worker:listen(key, path)
+  if not nodes[key] then error("the node has ended", 0) end
+  host.listen(nodes[key], path)
+end
+
+-- ---------------------------------------------------------------- for its nodes
+
+function worker:resolve(key, pid)
+  return launcher:resolve(key, pid)
+end
+
+function worker:stop_run(...)
+  launcher.notify:stop_run(...)
+end
+
+-- ---------------------------------------------------------------- events
+
+local function leave()
+  command.quit(failed and 1 or 0)
+end
+
+local function on_node(id, status, text)
+  local key = ids[id]
+  if not key then return end
+  ids[id], nodes[key] = nil, nil
+  failed = failed or status ~= 0
+  pcall(launcher.node_ended, launcher, key, status, text)
+  if next(nodes) == nil then leave() end
+end
+
+--- Nobody is left to serve: the nodes get a second, then everything of this process's
+-- group goes, children of nodes included.
+local function on_launcher_gone()
+  for _, id in pairs(nodes) do host.stop(id) end
+  local deadline = core.now() + GRACE
+  while next(nodes) ~= nil and core.now() < deadline do core.sleep(0.02) end
+  host.rundir_sweep(os.getenv "LP_NODE_FOLDER")
+  host.kill_group()
+end
+
+local function on_event(kind, first, second, _, text)
+  if kind == "node" then
+    on_node(first, second, text)
+  elseif kind == "log" then
+    host.print(2, "", -1, report.levels[first] .. text)
+  elseif kind == "signal" then
+    for _, id in pairs(nodes) do host.stop(id) end
+  end
+end
+
+--- The main task of the service's node in a node process.
+function worker.boot()
+  require "lp.error"
+  require "lp.require"
+  local address, token = os.getenv "LP_NODE_ADDRESS", os.getenv "LP_NODE_TOKEN"
+  if not address or not token then
+    io.stderr:write("lp: --node is for the engine's own use\n")
+    return command.quit(2)
+  end
+  host.events(on_event)
+  core.connector(function(client, target) core.dial(client, target) end)
+  core.serve(worker)
+  launcher = core.client(address, "the launcher")
+  local ok, err = pcall(launcher.register, launcher, token)
+  if not ok then
+    io.stderr:write("lp: cannot register with the launcher: ", tostring(err), "\n")
+    return command.quit(1)
+  end
+  core.on_close(launcher, on_launcher_gone)
+end
+
+return worker
