@@ -398,10 +398,10 @@ static int host_kill(lua_State *L) {
   return give_order(L, ORDER_KILL);
 }
 
-/* listen(id, key, path): a Unix socket at `path` is served by the node */
+/* listen(id, path): a Unix socket at `path` is served by the node; id 0: by the service */
 static int host_listen(lua_State *L) {
   host *host = host_of(L);
-  const char *path = luaL_checkstring(L, 3);
+  const char *path = luaL_checkstring(L, 2);
   address address = {.kind = ADDRESS_UNIX};
   fault fault;
   int fd;

@@ -51,7 +51,7 @@ static int command_status(lua_State *L) {
 
 static int command_quit(lua_State *L) {
   command.status = (int)luaL_checkinteger(L, 1);
-  command.quit = true;
+  command.quit = node_of(L)->loop->quit = true; /* the turn under way must not wait */
   return 0;
 }
 
