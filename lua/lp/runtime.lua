@@ -37,17 +37,6 @@ local function unpack_bundle(spec)
   return values
 end
 
---- Finds out where a node in another process listens.
-local function connector(client, key)
-  local service = core.client("service", "service")
-  local ok, answer = pcall(service.resolve, service, key, runtime.spec.pid)
-  if ok then
-    core.dial(client, answer)
-  else
-    core.refuse(client, rawget(answer, "message") or tostring(answer))
-  end
-end
-
 --- Whole numbers that depend on the program's seed and the node's name only.
 local function seed(spec)
   local high, low = spec.seed, 0xcbf29ce484222325
@@ -115,7 +104,7 @@ function runtime.boot(bytes)
   require "lp.stdio"
   require "lp.require"
   local lifecycle = require "lp.lifecycle"
-  core.connector(connector)
+  core.connector(require "lp.connector")
   core.on_stop(lifecycle.stopped)
   local values = unpack_bundle(spec)
   local args = table.pack(table.unpack(values, 2, values.n))

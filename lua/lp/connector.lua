@@ -1,0 +1,15 @@
+--- Finds a node of another process, when a client of this interpreter calls it first.
+-- @module lp.connector
+
+local core = require "lp.core"
+
+--- Asks the service where the node behind `key` listens, and has the client dial it.
+return function(client, key)
+  local service = core.client("service", "service")
+  local ok, answer = pcall(service.resolve, service, key, core.context().pid)
+  if ok then
+    core.dial(client, answer)
+  else
+    core.refuse(client, rawget(answer, "message") or tostring(answer))
+  end
+end
