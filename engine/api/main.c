@@ -116,6 +116,7 @@ static int run_command(void) {
     host_free(host);
     return 1;
   }
+  loop->until_empty = true;
   interrupt_thread(loop);
   while (!list_empty(&loop->nodes)) loop_turn(loop, CLOCK_NEVER);
   interrupt_thread(NULL);

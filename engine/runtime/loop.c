@@ -132,6 +132,7 @@ static void loop_flush(loop *loop) {
 
 static int64_t loop_timeout(const loop *loop, int64_t until) {
   if (!list_empty(&loop->ready) || !list_empty(&loop->dirty) || loop->quit) return 0;
+  if (loop->until_empty && list_empty(&loop->nodes)) return 0;
   int64_t next = timer_next(&loop->timers);
   if (next > until) next = until;
   if (next == CLOCK_NEVER) return -1;

@@ -48,6 +48,7 @@ typedef struct loop {
   pthread_t thread;
   bool threaded;     /* has a thread of its own */
   bool quit;         /* ends when its last node has ended */
+  bool until_empty; /* turned only while it has nodes: the last one's turn must not wait */
   /* The coroutine Lua is executing right now, for the interrupt signal of this very
    * thread; NULL while no Lua runs. */
   _Atomic(lua_State *) running;

@@ -125,20 +125,17 @@ describe("the table lp", function()
     assert.is_nil(rawget(_G, "lp"))
   end)
 
-  it("loads what is touched and nothing else", function()
-    local script = [[
-      package.path = "./lua/?.lua;./lua/?/init.lua;" .. package.path
-      package.loaded["lp.core"] = require "spec.lua.fake_core"
-      local lp = require "lp"
-      lp.Queue(1):put(1) lp.log.debug("x") lp.gather {}
-      for name in pairs(package.loaded) do
-        if name:find("^lp") then io.write(name, " ") end
-      end]]
-    local pipe = assert(io.popen("lua5.4 -e '" .. script .. "'"))
-    local loaded = {}
-    for name in pipe:read("a"):gmatch("%S+") do loaded[#loaded + 1] = name end
-    pipe:close()
-    table.sort(loaded)
-    assert.same({"lp", "lp.core", "lp.futures", "lp.log", "lp.sync"}, loaded)
+  it("loads in a node what is touched and no more", function()
+    local program = lp.Program "loaded"
+    program:add_node(lp.CourierNode(function()
+      require("lp").gather {}
+      return {loaded = function(_, name) return package.loaded[name] ~= nil end}
+    end), "node")
+    local run <close> = lp.launch(program, {launch_type = "test_mt"})
+    local node = run:client "node/0"
+    assert.is_true(node:loaded "lp.futures")
+    for _, name in ipairs {"cli", "deferred", "flags", "launch", "log", "main", "node", "program", "ship", "unship"} do
+      assert.is_false(node:loaded("lp." .. name), name)
+    end
   end)
 end)

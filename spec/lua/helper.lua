@@ -1,10 +1,4 @@
---- What the specs of the Lua side share: the sources of the tree, the engine's lp.core or,
--- without the engine, a small one in Lua, and ways to look at errors.
-
-package.path = "./lua/?.lua;./lua/?/init.lua;" .. package.path
-if not pcall(require, "lp.core") then
-  package.loaded["lp.core"] = require "spec.lua.fake_core"
-end
+--- What the specs of the Lua side share: ways to look at errors.
 
 local helper = {
   core = require "lp.core",
