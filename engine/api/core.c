@@ -194,7 +194,9 @@ static int core_exit(lua_State *L) {
 
 static int core_on_stop(lua_State *L) {
   luaL_checktype(L, 1, LUA_TFUNCTION);
+  lua_settop(L, 1);
   keep(L, 1, &rpc_of(L)->on_stop);
+  if (rpc_of(L)->stop_asked) rpc_spawn(L, 0);
   return 0;
 }
 
@@ -361,7 +363,8 @@ static void open_core(lua_State *L) {
   lua_pop(L, 1);
 }
 
-/* ---- a node's main task ------------------------------------------------------------------------ */
+/* ---- a node's main task ------------------------------------------------------------------------
+ */
 
 static void main_done(lua_State *L, task *task, bool ok, int first) {
   (void)task;

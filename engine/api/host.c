@@ -28,8 +28,8 @@ enum { PRINT_LIMIT = 1 << 20, HUES = 6, SLICE_NS = 10000000 };
 typedef struct hosted_loop {
   list link; /* host->loops */
   loop *loop;
-  bool shared; /* by name, or because there are more nodes than threads */
-  bool foreign; /* the main thread's: not ours to end */
+  bool shared;   /* by name, or because there are more nodes than threads */
+  bool foreign;  /* the main thread's: not ours to end */
   uint64_t seen; /* resumes at the last tick */
 } hosted_loop;
 
@@ -133,21 +133,24 @@ static void forget_node(host *host, uint64_t id);
 static void on_event(engine *engine, const event *event) {
   host *host = engine->owner;
   switch (event->kind) {
-    case EVENT_OUTPUT:
-      print_event(host, event);
-      break;
+    case EVENT_OUTPUT: print_event(host, event); break;
     case EVENT_LOG:
-      host_tell(host, (told){.kind = "log", .first = event->status, .name = event->name,
-                             .text = event->text, .length = event->length});
+      host_tell(host, (told){.kind = "log",
+                             .first = event->status,
+                             .name = event->name,
+                             .text = event->text,
+                             .length = event->length});
       break;
     case EVENT_NODE_ENDED:
       forget_node(host, event->id);
-      host_tell(host, (told){.kind = "node", .first = (lua_Integer)event->id,
-                             .second = event->status, .name = event->name, .text = event->text,
+      host_tell(host, (told){.kind = "node",
+                             .first = (lua_Integer)event->id,
+                             .second = event->status,
+                             .name = event->name,
+                             .text = event->text,
                              .length = event->length});
       break;
-    case EVENT_SIGNAL:
-      break;
+    case EVENT_SIGNAL: break;
   }
 }
 
@@ -162,7 +165,8 @@ static int host_print(lua_State *L) {
   return 0;
 }
 
-/* ---- loops ------------------------------------------------------------------------------------ */
+/* ---- loops ------------------------------------------------------------------------------------
+ */
 
 /* While loops are shared: whoever has run since the last tick gives way to the others. */
 static void on_tick(timer *timer) {
@@ -174,8 +178,7 @@ static void on_tick(timer *timer) {
       interrupt_send(hosted->loop, INTERRUPT_SLICE);
     hosted->seen = resumes;
   }
-  if (host->shared_loops)
-    timer_start(&host->engine.service->timers, timer, clock_now() + SLICE_NS);
+  if (host->shared_loops) timer_start(&host->engine.service->timers, timer, clock_now() + SLICE_NS);
 }
 
 static void loop_shared(host *host, hosted_loop *hosted) {
@@ -223,8 +226,7 @@ static hosted_loop *loop_choose(host *host, const char *name, lua_Integer thread
     }
     if (hosted->loop->name[0]) continue; /* somebody's choice, or the main thread's */
     count++;
-    if (!least ||
-        atomic_load(&hosted->loop->node_count) < atomic_load(&least->loop->node_count))
+    if (!least || atomic_load(&hosted->loop->node_count) < atomic_load(&least->loop->node_count))
       least = hosted;
   }
   if (name || count < threads || !least) return loop_make(host, name ? name : "", fault);
@@ -232,7 +234,8 @@ static hosted_loop *loop_choose(host *host, const char *name, lua_Integer thread
   return least;
 }
 
-/* ---- nodes of this process ------------------------------------------------------------------------ */
+/* ---- nodes of this process
+ * ------------------------------------------------------------------------ */
 
 static hosted_node *find_node(host *host, uint64_t id) {
   for (list *each = host->nodes.next; each != &host->nodes; each = each->next) {
@@ -349,6 +352,7 @@ typedef struct order {
   message message;
   order_kind kind;
   uint64_t id;
+  bool again; /* came back behind the mail */
   char text[128];
 } order;
 
@@ -359,7 +363,12 @@ static void order_drop(message *carried) {
 /* Possibly inside of an interrupt: no Lua may run here. */
 static void order_run(message *carried, void *at) {
   order *order = (struct order *)carried;
-  node *node = loop_find_node(at, order->id);
+  loop *here = at;
+  node *node = loop_find_node(here, order->id);
+  if (!node && !order->again) { /* not born yet: its birth is ahead in the mail */
+    order->again = true;
+    if (mailbox_push(here->box, MAILBOX_MAIL, carried)) return;
+  }
   if (node && order->kind == ORDER_STOP) node_stop(node);
   if (node && order->kind == ORDER_CANCEL) node_cancel(node, "the program is stopping");
   if (node && order->kind == ORDER_KILL) {
@@ -414,11 +423,18 @@ static int host_listen(lua_State *L) {
     return failure_raisef(L, LP_INVALID_ARGUMENT, "socket path too long: %s", path);
   strcpy(address.name, path);
   if (listener_bind(&address, &fd, NULL, &fault) != LP_OK) return raise_fault(L, &fault);
-  rpc_listen(at->box, id, fd);
+  rpc_listen(at->box, id, fd, path);
   return 0;
 }
 
-/* ---- child processes ---------------------------------------------------------------------------- */
+/* unlisten(path): the service's own listener there is closed */
+static int host_unlisten(lua_State *L) {
+  rpc_unlisten(rpc_of(L), luaL_checkstring(L, 1));
+  return 0;
+}
+
+/* ---- child processes ----------------------------------------------------------------------------
+ */
 
 static void source_ended(void *owner) {
   (void)owner;
@@ -462,9 +478,8 @@ static int host_spawn(lua_State *L) {
   fault fault;
   const char *prefix = luaL_checkstring(L, 4);
   int hue = (int)luaL_checkinteger(L, 5);
-  spawn_request request = {.file = luaL_checkstring(L, 1),
-                           .argv = string_array(L, 2),
-                           .envp = string_array(L, 3)};
+  spawn_request request = {
+      .file = luaL_checkstring(L, 1), .argv = string_array(L, 2), .envp = string_array(L, 3)};
   int out[2] = {-1, -1}, err[2] = {-1, -1};
   bool merged = printer_merged(host->printer);
   hosted_child *made = mem_new(sizeof *made);
@@ -532,7 +547,8 @@ static void on_signals(void *owner, unsigned events) {
     host_tell(host, (told){.kind = "signal", .first = number});
 }
 
-/* ---- the run folder ---------------------------------------------------------------------------------- */
+/* ---- the run folder
+ * ---------------------------------------------------------------------------------- */
 
 /* A run folder this process holds. */
 typedef struct hosted_dir {
@@ -672,6 +688,7 @@ static int open_host(lua_State *L) {
       {"cancel", host_cancel},
       {"kill", host_kill},
       {"listen", host_listen},
+      {"unlisten", host_unlisten},
       {"spawn", host_spawn},
       {"signal", host_signal},
       {"kill_group", host_kill_group},
@@ -694,7 +711,8 @@ static int open_host(lua_State *L) {
   return 0;
 }
 
-/* ---- life -------------------------------------------------------------------------------------------- */
+/* ---- life
+ * -------------------------------------------------------------------------------------------- */
 
 static void host_dispose(host *host) {
   printer_free(host->printer, 1000);
@@ -719,8 +737,8 @@ static bool host_equip(host *host, fault *fault) {
   host->service = core_node(service, &request, fault);
   if (!host->service) return false;
   if (host->options.signal_fd >= 0)
-    host->signals = poller_watch_new(service->poller, host->options.signal_fd, POLLER_READ,
-                                     on_signals, host);
+    host->signals =
+        poller_watch_new(service->poller, host->options.signal_fd, POLLER_READ, on_signals, host);
   return true;
 }
 
@@ -831,8 +849,7 @@ static void farewell_run(message *carried, void *at) {
     mem_free(one);
   }
   timer_stop(&service->timers, &host->tick);
-  while (!list_empty(&host->rundirs))
-    dir_remove(list_entry(host->rundirs.next, hosted_dir, link));
+  while (!list_empty(&host->rundirs)) dir_remove(list_entry(host->rundirs.next, hosted_dir, link));
   if (ending) {
     node_set_end(ending, LP_OK, "the engine was closed");
     ending->killed = true;

@@ -39,7 +39,7 @@ peer *client_peer(lua_State *L, int index) {
 
 static client *client_check(lua_State *L, int index) {
   client *found = client_at(L, index);
-  if (!found) luaL_typeerror(L, index, "client (call methods with a colon: client:method(...))");
+  if (!found) luaL_typeerror(L, index, "client");
   return found;
 }
 
@@ -190,7 +190,10 @@ static int64_t call_due(lua_State *L, const client *client) {
 
 /* client:method(...): upvalue 1 is the name. */
 static int method_call(lua_State *L) {
-  client *client = client_check(L, 1);
+  client *client = client_at(L, 1);
+  if (!client)
+    return luaL_error(L, "call methods of a client with a colon: client:%s(...)",
+                      lua_tostring(L, lua_upvalueindex(1)));
   lua_pushvalue(L, lua_upvalueindex(1));
   lua_insert(L, AT_METHOD);
   return call_go(L, call_due(L, client));
@@ -202,17 +205,29 @@ static int client_call(lua_State *L) {
   struct client *first = client->mode == MODE_CALL ? NULL : client_at(L, 2);
   if (first && first->peer == client->peer && first->mode == MODE_CALL) {
     const char *word = client->mode == MODE_FUTURES ? "futures" : "notify";
-    return luaL_error(L, "client:%s(...) calls nothing; for a method of that name use lp.call(client, \"%s\", ...)", word, word);
+    return luaL_error(
+        L,
+        "client:%s(...) calls nothing; for a method of that name use lp.call(client, \"%s\", ...)",
+        word, word);
   }
   lua_pushliteral(L, "__call");
   lua_insert(L, AT_METHOD);
   return call_go(L, call_due(L, client));
 }
 
+/* Names of the engine's own messages must not be sent by accident. */
+static void refuse_reserved(lua_State *L, int index) {
+  size_t length;
+  const char *name = luaL_checklstring(L, index, &length);
+  if (length >= 3 && memcmp(name, "lp.", 3) == 0)
+    failure_raisef(L, LP_NOT_FOUND, "%.60s: names that begin with lp. are the engine's", name);
+}
+
 /* lp.call(client, "name", ...) */
 static int core_call(lua_State *L) {
   client *client = client_check(L, 1);
-  luaL_checkstring(L, 2);
+  luaL_checktype(L, 2, LUA_TSTRING);
+  refuse_reserved(L, 2);
   return call_go(L, call_due(L, client));
 }
 
@@ -230,6 +245,7 @@ static int push_proxy(lua_State *L, int place, client_mode mode) {
 /* A name asked for the first time; upvalue 1 is the cache, which is bounded. */
 static int make_method(lua_State *L) {
   luaL_checktype(L, 2, LUA_TSTRING);
+  refuse_reserved(L, 2);
   lua_pushvalue(L, 2);
   lua_pushcclosure(L, method_call, 1);
   lua_rawgeti(L, lua_upvalueindex(1), 1);
@@ -349,7 +365,8 @@ void client_expire(pending *pending) {
   node_enter(pending->peer->rpc->node, expire, pending, NULL);
 }
 
-/* ---- on the wire ------------------------------------------------------------------------------- */
+/* ---- on the wire -------------------------------------------------------------------------------
+ */
 
 /* An extension of type CODEC_EXT_CLIENT: the target's key, a zero byte, the node's name. */
 static bool write_client(lua_State *L, int index, buffer *out) {
@@ -382,7 +399,8 @@ static bool read_client(lua_State *L, int type, const uint8_t *data, size_t leng
 
 const codec_hooks client_codec_hooks = {.write_userdata = write_client, .read_ext = read_client};
 
-/* ---- functions ------------------------------------------------------------------------------------ */
+/* ---- functions
+ * ------------------------------------------------------------------------------------ */
 
 /* client(key, name): the client of a node; key is what engine or connector find it by. */
 static int core_client(lua_State *L) {
@@ -418,6 +436,14 @@ static int core_target(lua_State *L) {
   lua_pushstring(L, client->peer->target);
   lua_pushstring(L, client->peer->name);
   return 2;
+}
+
+/* list_methods(client) -> array of the names that can be called */
+static int core_list_methods(lua_State *L) {
+  client *client = client_check(L, 1);
+  lua_settop(L, 1);
+  lua_pushliteral(L, SERVER_METHODS);
+  return call_go(L, call_due(L, client));
 }
 
 static int core_connection_state(lua_State *L) {
@@ -474,6 +500,7 @@ const luaL_Reg client_functions[] = {
     {"is_client", core_is_client},
     {"with", core_with},
     {"target", core_target},
+    {"list_methods", core_list_methods},
     {"connection_state", core_connection_state},
     {"dial", core_dial},
     {"refuse", core_refuse},
@@ -485,8 +512,11 @@ const luaL_Reg client_functions[] = {
 
 void client_open(lua_State *L) {
   static const luaL_Reg methods[] = {
-      {"__call", client_call}, {"__newindex", client_newindex}, {"__tostring", client_tostring},
-      {"__gc", client_gc},     {NULL, NULL},
+      {"__call", client_call},
+      {"__newindex", client_newindex},
+      {"__tostring", client_tostring},
+      {"__gc", client_gc},
+      {NULL, NULL},
   };
   luaL_newlib(L, methods);
   lua_pushliteral(L, "lp.Client");

@@ -12,12 +12,12 @@ typedef enum future_status { PENDING, DONE, FAILED, CANCELLED } future_status;
 
 struct future {
   future_status status;
-  int count;        /* results; more than one are in a table */
-  bool read;        /* somebody asked for the outcome */
-  bool of_task;     /* of a spawned task: an outcome nobody reads is a node failure */
-  pending *call;    /* what it waits for, so that cancel reaches it */
+  int count;     /* results; more than one are in a table */
+  bool read;     /* somebody asked for the outcome */
+  bool of_task;  /* of a spawned task: an outcome nobody reads is a node failure */
+  pending *call; /* what it waits for, so that cancel reaches it */
   task *task;
-  const char *lost; /* static text of a failure that came without Lua */
+  const char *lost;  /* static text of a failure that came without Lua */
   uint64_t *waiters; /* tokens of waiting tasks */
   int waiter_count, waiter_size;
 };

@@ -72,7 +72,8 @@ static void greeted(peer *peer) {
 
 lp_status hello_answered(peer *peer, const frame *frame, fault *fault) {
   if (frame->kind != FRAME_RESPONSE || frame->error || frame->id != 0)
-    return fault_set(fault, LP_FAILED_PRECONDITION, "the server there does not speak this engine's protocol");
+    return fault_set(fault, LP_FAILED_PRECONDITION,
+                     "the server there does not speak this engine's protocol");
   uint32_t version = hello_number(frame->body, frame->body_length);
   if (version != HELLO_VERSION)
     return fault_set(fault, LP_FAILED_PRECONDITION,

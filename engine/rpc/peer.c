@@ -102,8 +102,7 @@ static int end_calls(lua_State *L) {
   peer *peer = ending->peer;
   for (uint32_t i = 0; i < peer->slot_count; i++)
     if (peer->slots[i]) client_fail(L, peer->slots[i], ending->status, ending->text);
-  for (list *link; (link = list_pop(&peer->waiters));)
-    task_wake(list_entry(link, task, link), 0);
+  for (list *link; (link = list_pop(&peer->waiters));) task_wake(list_entry(link, task, link), 0);
   if (peer->on_close != LUA_NOREF) {
     lua_rawgeti(L, LUA_REGISTRYINDEX, peer->on_close);
     luaL_unref(L, LUA_REGISTRYINDEX, peer->on_close);
@@ -159,7 +158,8 @@ static void on_response(lua_State *L, peer *peer, const frame *frame) {
 }
 
 static bool method_is(const frame *frame, const char *name) {
-  return frame->method_length == strlen(name) && memcmp(frame->method, name, frame->method_length) == 0;
+  return frame->method_length == strlen(name) &&
+         memcmp(frame->method, name, frame->method_length) == 0;
 }
 
 /* Returns credit for notifications, whose answers do not. */
@@ -237,12 +237,10 @@ static int take_frames(lua_State *L) {
   arrival *arrival = lua_touserdata(L, 1);
   arrival->L = L;
   frame_splitter *splitter = &arrival->peer->splitter;
-  lp_status status =
-      arrival->stored
-          ? frame_split_stored(splitter, arrival->length, on_frame, on_oversize, arrival,
-                               &arrival->fault)
-          : frame_split(splitter, arrival->data, arrival->length, on_frame, on_oversize, arrival,
-                        &arrival->fault);
+  lp_status status = arrival->stored ? frame_split_stored(splitter, arrival->length, on_frame,
+                                                          on_oversize, arrival, &arrival->fault)
+                                     : frame_split(splitter, arrival->data, arrival->length,
+                                                   on_frame, on_oversize, arrival, &arrival->fault);
   if (arrival->status == LP_OK) arrival->status = status;
   return 0;
 }
@@ -389,8 +387,7 @@ static bool connect_elsewhere(lua_State *L, peer *peer, fault *fault) {
 
 bool peer_connect(lua_State *L, peer *peer, fault *fault) {
   if (peer->state == PEER_CLOSED) {
-    fault_set(fault, LP_UNAVAILABLE, "%s",
-              peer->end_text ? peer->end_text : "the link was closed");
+    fault_set(fault, LP_UNAVAILABLE, "%s", peer->end_text ? peer->end_text : "the link was closed");
     return false;
   }
   if (peer->state != PEER_IDLE) return true;

@@ -34,7 +34,8 @@ static void sign(lua_State *L, int index, const rpc *rpc, const char *method) {
 
 /* A plain table with the fields of the lp.Error (or string) at `index`; pushes it. */
 static void copy_fields(lua_State *L, int index) {
-  static const char *const fields[] = {"code", "message", "traceback", "node", "method", "data", "chain"};
+  static const char *const fields[] = {"code",   "message", "traceback", "node",
+                                       "method", "data",    "chain"};
   index = lua_absindex(L, index);
   lua_createtable(L, 0, 7);
   if (lua_type(L, index) != LUA_TTABLE) {

@@ -35,8 +35,7 @@ void node_fail(lua_State *L) {
   snprintf(short_text, sizeof short_text, "it failed: %s", message);
   if (!node->end_text) {
     node->end_trace = mem_format("%s%s%s%s%s", message, origin ? "\n(raised in node " : "",
-                                 origin ? origin : "", origin ? ")" : "",
-                                 "");
+                                 origin ? origin : "", origin ? ")" : "", "");
     if (node->end_trace && trace) {
       char *whole = mem_format("%s\n%s", node->end_trace, trace);
       if (whole) {
@@ -128,6 +127,7 @@ typedef struct listening {
   rpc *rpc;
   listener *listener;
   timer resume;
+  char path[];
 } listening;
 
 enum { PAUSE_NS = 100000000 };
@@ -150,12 +150,14 @@ static void listening_free(listening *self) {
   mem_free(self);
 }
 
-static void listening_new(rpc *rpc, int fd) {
-  listening *made = mem_new(sizeof *made);
+static void listening_new(rpc *rpc, int fd, const char *path) {
+  size_t bytes = strlen(path) + 1;
+  listening *made = mem_new(sizeof *made + bytes);
   if (!made) {
     close(fd);
     return;
   }
+  memcpy(made->path, path, bytes);
   made->rpc = rpc;
   list_init(&made->link);
   timer_init(&made->resume, resume_accepting);
@@ -164,10 +166,20 @@ static void listening_new(rpc *rpc, int fd) {
   if (!made->listener) listening_free(made);
 }
 
+void rpc_unlisten(rpc *rpc, const char *path) {
+  for (list *each = rpc->listeners.next; each != &rpc->listeners; each = each->next) {
+    listening *one = list_entry(each, listening, link);
+    if (strcmp(one->path, path) != 0) continue;
+    listening_free(one);
+    return;
+  }
+}
+
 typedef struct listen_message {
   message message;
   uint64_t node;
   int fd;
+  char path[];
 } listen_message;
 
 static void listen_drop(message *carried) {
@@ -180,19 +192,21 @@ static void listen_run(message *carried, void *at) {
   listen_message *asked = (listen_message *)carried;
   node *node = loop_find_node(at, asked->node);
   if (node && node->upper) {
-    listening_new(node->upper, asked->fd);
+    listening_new(node->upper, asked->fd, asked->path);
     asked->fd = -1;
   }
   listen_drop(carried);
 }
 
-bool rpc_listen(mailbox *box, uint64_t id, int fd) {
-  listen_message *asked = mem_new(sizeof *asked);
+bool rpc_listen(mailbox *box, uint64_t id, int fd, const char *path) {
+  size_t bytes = strlen(path) + 1;
+  listen_message *asked = mem_new(sizeof *asked + bytes);
   if (!asked) {
     close(fd);
     return false;
   }
   *asked = (listen_message){{.run = listen_run, .drop = listen_drop}, id, fd};
+  memcpy(asked->path, path, bytes);
   if (mailbox_push(box, MAILBOX_MAIL, &asked->message)) return true;
   listen_drop(&asked->message);
   return false;
@@ -233,7 +247,9 @@ static int run_on_stop(lua_State *L) {
 
 static void rpc_on_stop(node *node) {
   rpc *rpc = node->upper;
-  if (rpc && rpc->on_stop != LUA_NOREF) node_enter(node, run_on_stop, rpc, NULL);
+  if (!rpc) return;
+  rpc->stop_asked = true;
+  if (rpc->on_stop != LUA_NOREF) node_enter(node, run_on_stop, rpc, NULL);
 }
 
 /* Says farewell on every link and closes it; what was to be answered is answered first. */

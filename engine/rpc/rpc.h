@@ -19,9 +19,9 @@ typedef struct peer peer;
 typedef struct future future;
 
 enum {
-  RPC_WINDOW = 1024,       /* requests and notifications under way in one direction */
-  RPC_CREDIT_STEP = 256,   /* notifications consumed before credit is returned */
-  RPC_IDLE_CALLS = 256     /* freed call records kept */
+  RPC_WINDOW = 1024,     /* requests and notifications under way in one direction */
+  RPC_CREDIT_STEP = 256, /* notifications consumed before credit is returned */
+  RPC_IDLE_CALLS = 256   /* freed call records kept */
 };
 
 /* A call from here that waits for its answer: by a task or by a future. */
@@ -29,9 +29,9 @@ typedef struct pending {
   struct pending *next; /* free list */
   peer *peer;
   uint32_t id;
-  task *task;   /* NULL: a future's */
-  int future;   /* registry reference of the future's userdata */
-  timer timer;  /* a future's deadline */
+  task *task;  /* NULL: a future's */
+  int future;  /* registry reference of the future's userdata */
+  timer timer; /* a future's deadline */
 } pending;
 
 /* A call to here that is being handled. */
@@ -41,22 +41,23 @@ typedef struct call {
   uint32_t session; /* of the peer when it came; answers to an older one are dropped */
   uint32_t id;
   bool notify;
-  char method[40];  /* for messages; cut */
+  char method[40]; /* for messages; cut */
 } call;
 
 /* The rpc layer's part of a node (node->upper). */
 typedef struct rpc {
   node *node;
   codec codec;
-  list peers;           /* by peer.link */
-  bool serving;         /* requests are dispatched; before that they are held */
+  list peers;                        /* by peer.link */
+  bool serving;                      /* requests are dispatched; before that they are held */
   int instance, expose, constructor; /* registry references; LUA_NOREF: none */
-  struct held *held, **held_end; /* requests that came before serving */
+  struct held *held, **held_end;     /* requests that came before serving */
   pending *free_pending;
   call *free_calls;
   int free_call_count;
   int on_stop, connector; /* registry references of Lua functions */
   task *answering;        /* whose results are being decoded */
+  bool stop_asked;        /* perhaps before on_stop was known */
   bool look_for_lost;     /* a spawned task failed: see whether anybody holds its future */
   list listeners;         /* by listening.link */
 } rpc;
@@ -73,8 +74,10 @@ void rpc_spawn_future(lua_State *L, int nargs);
 /* A warning in the program's log, in this node's name. */
 void rpc_log(lua_State *L, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Any thread: has the node `id` of the loop behind `box` accept on the listening socket `fd`
- * (taken over). False: the loop has ended. */
-bool rpc_listen(mailbox *box, uint64_t id, int fd);
+ * (taken over) of a `path`. False: the loop has ended. */
+bool rpc_listen(mailbox *box, uint64_t id, int fd, const char *path);
+/* On the node's own thread: closes the listener of this path, if there is one. */
+void rpc_unlisten(rpc *rpc, const char *path);
 
 /* Hooks for node_new; a node made with them gets its rpc part from rpc_open. */
 extern const node_hooks rpc_hooks;
@@ -88,7 +91,7 @@ typedef enum peer_state {
   PEER_CONNECTING, /* frames gather in `early` */
   PEER_HELLO,      /* link up, greeting not answered yet */
   PEER_OPEN,
-  PEER_CLOSED      /* for good */
+  PEER_CLOSED /* for good */
 } peer_state;
 
 struct peer {
@@ -100,20 +103,20 @@ struct peer {
   struct link wire;
   frame_splitter splitter;
   flushable flushable;
-  bool accepted;    /* the other side dialled */
-  bool foreign;     /* speaks bare MessagePack-RPC */
+  bool accepted; /* the other side dialled */
+  bool foreign;  /* speaks bare MessagePack-RPC */
   buffer early;
   size_t frame_start; /* of a frame being written, + 1; 0: none */
-  char *target;     /* key of a node, or address; NULL: accepted */
-  char *name;       /* of the node at the other end, for people */
-  pending **slots;  /* by id & (size - 1) */
+  char *target;       /* key of a node, or address; NULL: accepted */
+  char *name;         /* of the node at the other end, for people */
+  pending **slots;    /* by id & (size - 1) */
   uint32_t slot_count, pending_count, next_id;
   uint32_t window;   /* requests and notifications it still takes */
   uint32_t consumed; /* notifications of its handled since the last credit */
   list waiters;      /* tasks waiting for credit, by task.link */
   lp_status end_status;
-  char *end_text;    /* why it is not open; NULL: never was */
-  int on_close;      /* registry reference of a Lua function, or LUA_NOREF */
+  char *end_text; /* why it is not open; NULL: never was */
+  int on_close;   /* registry reference of a Lua function, or LUA_NOREF */
 };
 
 /* The peer for `target` (a node's key or an address), shared by all clients of this node;
@@ -143,6 +146,10 @@ void pending_free(pending *pending);
 
 /* ---- server (server.c) ------------------------------------------------------------- */
 
+/* Names that begin with "lp." are the engine's. This one every node answers, with an
+ * array of the names that can be called. */
+#define SERVER_METHODS "lp.methods"
+
 /* A request or notification came; in node_enter. `frame` points into the link's bytes. */
 void server_request(lua_State *L, peer *peer, const frame *frame);
 /* Dispatches what was held back. In a protected call or task. */
@@ -155,7 +162,7 @@ void server_forget(rpc *rpc);
 void server_refuse(peer *peer, uint32_t id, lp_status status, const char *text);
 /* Pushes the function a call of `method` runs and its self; false: nothing of that name. */
 bool server_find(lua_State *L, rpc *rpc, const char *method, size_t length);
-/* Pushes the names that can be called, a sorted array. */
+/* Pushes the names that can be called, an array. */
 void server_list(lua_State *L, rpc *rpc);
 /* The peer of the call the running task handles, or NULL. */
 peer *server_caller(lua_State *L);

@@ -169,7 +169,8 @@ void server_cancel(peer *peer, uint32_t id) {
 static void push_standard(lua_State *L) {
   if (lua_rawgetp(L, LUA_REGISTRYINDEX, &standard_key) == LUA_TTABLE) return;
   lua_pop(L, 1);
-  static const char *const names[] = {"_G", "string", "table", "math", "io", "os", "coroutine", "debug", "utf8", "package"};
+  static const char *const names[] = {"_G", "string",    "table", "math", "io",
+                                      "os", "coroutine", "debug", "utf8", "package"};
   lua_createtable(L, 0, 10);
   lua_getfield(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -255,16 +256,46 @@ static bool is_chosen(lua_State *L, const rpc *rpc, int key) {
   return chosen;
 }
 
+static int called(lua_State *L, int status, lua_KContext context) {
+  (void)status;
+  (void)context;
+  return lua_gettop(L);
+}
+
+/* self(...) without a self of its own: for an instance that is a function. */
+static int call_self(lua_State *L) {
+  lua_callk(L, lua_gettop(L) - 1, LUA_MULTRET, 0, called);
+  return lua_gettop(L);
+}
+
 /* client(...) runs what makes the instance callable. */
 static bool find_call(lua_State *L, int object) {
+  if (lua_isfunction(L, object)) {
+    lua_pushcfunction(L, call_self);
+    return true;
+  }
   if (luaL_getmetafield(L, object, "__call") == LUA_TFUNCTION) return true;
   lua_settop(L, object);
   return false;
 }
 
+static int answer_methods(lua_State *L) {
+  server_list(L, rpc_of(L));
+  return 1;
+}
+
+/* Pushes the engine's own answer to the one reserved method of a data link. */
+static bool find_reserved(lua_State *L, const char *method, size_t length) {
+  if (length != strlen(SERVER_METHODS) || memcmp(method, SERVER_METHODS, length) != 0) return false;
+  lua_pushcfunction(L, answer_methods);
+  lua_pushnil(L); /* its self */
+  return true;
+}
+
 bool server_find(lua_State *L, rpc *rpc, const char *method, size_t length) {
-  if (rpc->instance == LUA_NOREF) return false;
   luaL_checkstack(L, 12, NULL);
+  if (find_reserved(L, method, length)) return true;
+  if (rpc->instance == LUA_NOREF) return false;
   lua_rawgeti(L, LUA_REGISTRYINDEX, rpc->instance);
   int object = lua_gettop(L);
   lua_pushlstring(L, method, length);
@@ -303,7 +334,7 @@ static void collect(lua_State *L, rpc *rpc, int set) {
 
 static void collect_chain(lua_State *L, rpc *rpc, int set) {
   lua_rawgeti(L, LUA_REGISTRYINDEX, rpc->instance);
-  if (luaL_getmetafield(L, -1, "__call") == LUA_TFUNCTION && !is_constructor(L, rpc)) {
+  if (find_call(L, set + 1) && !is_constructor(L, rpc)) {
     lua_pushboolean(L, 1);
     lua_setfield(L, set, "__call");
   }
@@ -356,7 +387,8 @@ static call *call_new(peer *peer, const frame *frame) {
   return made;
 }
 
-static void refuse(lua_State *L, peer *peer, const frame *frame, lp_status status, const char *text) {
+static void refuse(lua_State *L, peer *peer, const frame *frame, lp_status status,
+                   const char *text) {
   if (frame->kind == FRAME_REQUEST) {
     server_refuse(peer, frame->id, status, text);
   } else {
@@ -381,8 +413,8 @@ static void hold(lua_State *L, peer *peer, const frame *frame) {
   kept->frame.method = (const char *)memcpy(at, frame->method, frame->method_length);
   kept->frame.body = memcpy(at + frame->method_length, frame->body, frame->body_length);
   if (frame->meta)
-    kept->frame.meta = memcpy(at + frame->method_length + frame->body_length, frame->meta,
-                              frame->meta_length);
+    kept->frame.meta =
+        memcpy(at + frame->method_length + frame->body_length, frame->meta, frame->meta_length);
   *rpc->held_end = kept;
   rpc->held_end = &kept->next;
 }

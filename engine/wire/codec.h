@@ -81,6 +81,8 @@ lp_status codec_read_value(lua_State *L, const uint8_t *data, size_t length, con
  *   map(t)  array(t)             mark t and return it
  *   register(name, class, {pack=, unpack=})       `class` is the metatable of the
  *                                instances, or the table that is their __index
+ *   classes() -> array of {name=, class=, pack=, unpack=}, as they were registered
+ *   class_of(value) -> such a table, or nil
  *   pack(...) -> string          the array of the values
  *   unpack(string) -> values     (both without the engine's hooks)
  * May raise (memory). Call once per state. */

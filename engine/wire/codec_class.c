@@ -229,3 +229,44 @@ int class_register(lua_State *L) {
   enter_record(L, VAR_RECORD + 1);
   return 0;
 }
+
+/* ---- what is registered --------------------------------------------------------- */
+
+/* Replaces the record on top by {name =, class =, pack =, unpack =}. */
+static void describe_class(lua_State *L) {
+  static const struct {
+    const char *name;
+    int field;
+  } fields[] = {{"name", CLASS_NAME},
+                {"class", CLASS_IDENTITY},
+                {"pack", CLASS_PACK},
+                {"unpack", CLASS_UNPACK}};
+  lua_createtable(L, 0, 4);
+  for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+    lua_rawgeti(L, -2, fields[i].field);
+    lua_setfield(L, -2, fields[i].name);
+  }
+  lua_remove(L, -2);
+}
+
+int class_list(lua_State *L) {
+  lua_settop(L, 0);
+  lua_newtable(L);
+  if (!push_known(L)) return 1;
+  for (lua_pushnil(L); lua_next(L, 2);) {
+    if (lua_type(L, 3) == LUA_TSTRING) {
+      describe_class(L);
+      lua_rawseti(L, 1, (lua_Integer)lua_rawlen(L, 1) + 1);
+    }
+    lua_settop(L, 3);
+  }
+  lua_settop(L, 1);
+  return 1;
+}
+
+int class_of(lua_State *L) {
+  luaL_checkany(L, 1);
+  if (!lua_getmetatable(L, 1) || !class_push_of(L)) return 0;
+  describe_class(L);
+  return 1;
+}

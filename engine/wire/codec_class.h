@@ -37,8 +37,10 @@ const char *class_type_name(lua_State *L, int index);
 
 /* Creates registry entries (once per state). Allocates. */
 void class_open(lua_State *L);
-/* lua_CFunctions behind lp.register, lp.map and lp.array. */
+/* lua_CFunctions behind lp.register, lp.map and lp.array, and those of codec_open. */
 int class_register(lua_State *L);
+int class_list(lua_State *L);
+int class_of(lua_State *L);
 int class_mark_map(lua_State *L);
 int class_mark_array(lua_State *L);
 

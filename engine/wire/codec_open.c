@@ -58,7 +58,8 @@ static void create_scratch_metatable(lua_State *L) {
 
 int codec_open(lua_State *L) {
   static const luaL_Reg functions[] = {{"map", class_mark_map},      {"array", class_mark_array},
-                                       {"register", class_register}, {"pack", pack_values},
+                                       {"register", class_register}, {"classes", class_list},
+                                       {"class_of", class_of},       {"pack", pack_values},
                                        {"unpack", unpack_values},    {NULL, NULL}};
   class_open(L);
   create_scratch_metatable(L);

@@ -249,13 +249,21 @@ static bool read_elements(reader *r, int *count) {
   return true;
 }
 
+/* What the unpack function of a class raised is on top. */
+static bool unpack_failed(reader *r, const uint8_t *at) {
+  size_t length;
+  const char *text = luaL_tolstring(r->L, -1, &length);
+  fault_set(r->why, LP_INVALID_ARGUMENT,
+            "the unpack function of a class failed at offset %zu: %.200s", offset_of(r, at), text);
+  return false;
+}
+
 /* Makes the instance from the values behind the record at `record`; leaves one value. */
 static bool build_instance(reader *r, int record, int count, const uint8_t *at) {
   lua_State *L = r->L;
   if (lua_rawgeti(L, record, CLASS_UNPACK) == LUA_TFUNCTION) {
     lua_insert(L, record + 1);
-    lua_call(L, count, 1);
-    return true;
+    return lua_pcall(L, count, 1, 0) == LUA_OK || unpack_failed(r, at);
   }
   lua_pop(L, 1);
   if (count != 1 || !lua_istable(L, -1))

@@ -10,6 +10,7 @@ local homes = {
   now = "lp.core", sleep = "lp.core", yield = "lp.core", spawn = "lp.core", shield = "lp.core",
   context = "lp.core", map = "lp.core", array = "lp.core", register = "lp.core",
   call = "lp.core",
+  list_methods = "lp.clients", address = "lp.clients", connection_state = "lp.clients",
 
   error = "lp.error", log = "lp.log",
   Event = "lp.sync", Queue = "lp.sync", Semaphore = "lp.sync", every = "lp.sync",

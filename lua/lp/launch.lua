@@ -103,43 +103,74 @@ local function replacer(run_id)
       return {kind = "deferred", data = {ctor = value.ctor, args = value.args, where = value.where}}
     elseif address.is(value) then
       return {kind = "address", data = {name = value.name, place = value:resolve()}}
+    elseif type(value) == "userdata" and core.class_of(value) then
+      return {kind = "packed", data = {bytes = core.pack(value), class = core.class_of(value)}}
     elseif package.loaded["lp.flags"] and package.loaded["lp.flags"].is(value) then
       return {kind = "flags", data = package.loaded["lp.flags"].record(value)}
     end
   end
 end
 
-local function pack_node(node, packing)
+--- The classes given to lp.register that can be carried: every node gets them, so that it can
+-- read their instances. The others a node has to register for itself, by requiring the
+-- module that does.
+local function carried_classes(packing)
+  local list = {}
+  for _, class in ipairs(core.classes()) do
+    if not class.name:find "^lp%." and pcall(ship.pack, {{"class", class}}, packing) then
+      list[#list + 1] = class
+    end
+  end
+  return list
+end
+
+local function pack_node(node, packing, classes)
   local roots = {{"constructor", node.ctor}}
   for i = 1, node.args.n do roots[i + 1] = {"argument " .. i, node.args[i]} end
-  roots.n = node.args.n + 1
+  roots.n = node.args.n + 2
+  roots[roots.n] = {"registered classes", classes}
   local ok, bundle = pcall(ship.pack, roots, packing)
   if ok then return bundle end
   error(("node %s: %s"):format(node.name, bundle), 0)
 end
 
 --- The record of a node that the service and the node itself work from.
-local function describe(node, group, packing, settings)
+local function describe(node, group, packing, classes, settings)
   local resources = settings.resources[node.label] or {}
   return {
     name = node.name, label = node.label, index = node.index, group_size = #group.nodes,
     kind = node.kind, serves = node.serves, run_enabled = node.run_enabled,
     options = node.settings, args = resources.args or node.settings.args,
     env = resources.env or node.settings.env,
-    bundle = pack_node(node, packing),
+    bundle = pack_node(node, packing, classes),
   }
 end
 
 local function describe_all(program, run_id, settings)
   local packing = {replace = replacer(run_id), refuse = refuse, global_refusal = global_refusal,
                    baseline = launch.baseline}
+  local classes = carried_classes(packing)
   local list = {}
   for _, group in ipairs(program.groups) do
     for _, node in ipairs(group.nodes) do
-      list[#list + 1] = describe(node, group, packing, settings)
+      list[#list + 1] = describe(node, group, packing, classes, settings)
     end
   end
   return list
+end
+
+-- ---------------------------------------------------------------- handles in calls
+
+local function client_of(value)
+  local node = handle.node(value)
+  local run_id = node.program and node.program.run_id
+  if not run_id then error(tostring(value) .. ", which has not been launched", 0) end
+  return core.client(run_id .. "/" .. node.name, node.name), handle.options(value)
+end
+
+-- A handle passed in a call, by the chunk that launched its program, arrives as a client.
+if not core.context().node then
+  core.register("lp.Handle", handle.metatable, {pack = client_of, unpack = client_of})
 end
 
 -- ---------------------------------------------------------------- Run
@@ -275,7 +306,7 @@ function launch.launch(program, given)
   bind_addresses(program)
   local packed, list = pcall(describe_all, program, run_id, settings)
   if not packed then error("lp.launch: " .. list, 2) end
-  program.launched = true
+  program.launched, program.run_id = true, run_id
   settings.resources = nil
   for _, record in ipairs(list) do service().notify:add_node(run_id, record) end
   service():launch_run(run_id, settings)

@@ -14,6 +14,12 @@ function restore.client(data)
   return data.options and core.with(client, data.options) or client
 end
 
+--- A handle that whoever built the graph passed in a call arrives as a client.
+core.register("lp.Handle", {}, {
+  pack = function() error("a handle in a node", 0) end,
+  unpack = function(client, options) return options and core.with(client, options) or client end,
+})
+
 function restore.deferred(data)
   return require("lp.deferred").build(data)
 end
@@ -28,12 +34,24 @@ function restore.address(data)
   return address
 end
 
+local function register(class)
+  core.register(class.name, class.class, class.pack and {pack = class.pack, unpack = class.unpack})
+end
+
+function restore.packed(data)
+  register(data.class)
+  return (core.unpack(data.bytes))
+end
+
+--- Constructor or function, arguments and, last, the classes that were registered.
 local function unpack_bundle(spec)
   local values = table.pack(require("lp.unship").load(spec.bundle, {
     restore = function(kind, data) return restore[kind](data) end,
   }))
   package.loaded["lp.unship"] = nil -- done with; a node keeps what it needs
   spec.bundle = nil
+  for _, class in ipairs(values[values.n]) do register(class) end
+  values.n = values.n - 1
   return values
 end
 

@@ -19,7 +19,6 @@ local runs = {}      -- run id -> Run
 local thread_nodes = {} -- engine's node id -> Node
 local processes = {} -- pid -> Node
 local tokens = {}    -- token -> Node whose process has not registered yet
-local socket         -- where node processes register
 local serial = 0     -- of runs and sockets
 local signalled      -- first signal that asked for the end
 
@@ -52,6 +51,7 @@ end
 function Run:finish()
   if self.state == "ended" then return end
   self.state = "ended"
+  if self.control then host.unlisten(self.control) end
   if self.folder then host.rundir_remove(self.id) end
   host.forget(self.id)
   self:touch()
@@ -174,7 +174,7 @@ local function environment(node, token)
     end
   end
   for name, value in pairs(node.record.env or {}) do set(name, value) end
-  set("LP_NODE_ADDRESS", socket)
+  set("LP_NODE_ADDRESS", "unix:" .. node.run.control)
   set("LP_NODE_TOKEN", token)
   set("LP_NODE_FOLDER", node.run.folder)
   return env
@@ -186,9 +186,10 @@ local function new_token()
 end
 
 function separate.start(node)
-  if not socket then
-    socket = "unix:" .. node.run.folder .. "/control"
-    host.listen(0, node.run.folder .. "/control")
+  local run = node.run
+  if not run.control then
+    run.control = run.folder .. "/control"
+    host.listen(0, run.control)
   end
   local token = new_token()
   local command = os.getenv("LP_COMMAND") or host.command()

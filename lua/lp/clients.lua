@@ -1,0 +1,26 @@
+--- What can be asked about a client that is no call of the node's own methods.
+-- @module lp.clients
+
+local core = require "lp.core"
+
+local clients = {}
+
+--- The names that can be called, sorted. Asks the node, and may wait.
+function clients.list_methods(client)
+  local names = core.list_methods(client)
+  table.sort(names)
+  return names
+end
+
+--- Where the node behind a client listens: `unix:PATH`, `tcp:HOST:PORT`, or `inproc:NAME` within
+-- one process. Nil for the caller's side of a call, which does not listen. May wait.
+function clients.address(client)
+  local key = core.target(client)
+  if not key or key:find "^unix:" or key:find "^tcp:" or key:find "^inproc:" then return key end
+  return core.client("service", "service"):resolve(key, core.context().pid)
+end
+
+--- `"idle"`, `"connecting"`, `"ready"` or `"closed"`.
+clients.connection_state = core.connection_state
+
+return clients
