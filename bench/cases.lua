@@ -1,0 +1,149 @@
+--- What is measured, beside which floor, and what it should reach.
+-- A case: `work` (what, in words), `pinned`, `floor` and `ours` (commands), `field` (of our
+-- line; else ns_per_op), `rate` (many calls: the ratio is of calls per second), `limit` for
+-- the ratio, or without a floor for our figure (at most; `least`: at least), `step` (the
+-- limits of step 1 are gated, those of step 2 only shown).
+-- @module cases
+
+local machine = require "machine"
+
+local cases = {}
+
+--- @tparam table tools `lp`, `floors` and `programs` (paths), `core`, `scale` (of counts)
+local function scaled(tools, count)
+  return math.max(1, math.floor(count * tools.scale))
+end
+
+local function lp_run(tools, cores, launch, name, ...)
+  return {"taskset", "-c", cores, tools.lp, "run", "--launch", launch,
+          tools.programs .. name .. ".lua", ...}
+end
+
+local function floor_run(tools, cores, name, ...)
+  return {tools.floors .. name, "--pin", cores, ...}
+end
+
+-- ---------------------------------------------------------------- small calls
+
+local places = {
+  {name = "two nodes on one loop", launch = "local_mt", flags = {"--one_loop"},
+   one = {0.06, 0.9}},
+  {name = "two loops (threads)", launch = "local_mt", flags = {}, wakeup = true,
+   one = {1.2, 0.5}, two = {0.03, 2}},
+  {name = "two processes, Unix", launch = "local_mp", flags = {}, gated = 1.5,
+   one = {1.25, 0.42}, two = {0.2, 1}},
+}
+
+local function sequential(tools, place, cores, limit)
+  local floor = place.wakeup and cores == tools.core
+                and floor_run(tools, cores, "thread_wakeup", "--rounds", scaled(tools, 50000))
+                or floor_run(tools, cores, "epoll_pingpong", "--rounds", scaled(tools, 50000))
+  return {work = place.name .. ", sequential", floor = floor, limit = limit, step = 2,
+          ours = lp_run(tools, cores, place.launch, "rpc", "--calls", scaled(tools, 40000),
+                        table.unpack(place.flags))}
+end
+
+local function pipelined(tools, place, cores, limit, ...)
+  local flags = {...}
+  table.move(place.flags, 1, #place.flags, #flags + 1, flags)
+  return {work = place.name .. ", 64 outstanding", rate = true, least = true, limit = limit,
+          step = 2,
+          floor = floor_run(tools, cores, "epoll_pingpong", "--window", 64, "--rounds",
+                            scaled(tools, 500000)),
+          ours = lp_run(tools, cores, place.launch, "rpc", "--window", 64, "--calls",
+                        scaled(tools, 400000), table.unpack(flags))}
+end
+
+local function add(list, case, pinned)
+  case.pinned = pinned
+  list[#list + 1] = case
+end
+
+function cases.rpc(tools)
+  local list = {}
+  for _, place in ipairs(places) do
+    local first = sequential(tools, place, tools.core, place.gated or place.one[1])
+    if place.gated then first.step = 1 end
+    add(list, first, "one core")
+    add(list, pipelined(tools, place, tools.core, place.one[2]), "one core")
+    if not place.flags[1] then
+      local futures = pipelined(tools, place, tools.core, nil, "--futures")
+      futures.work = futures.work .. " futures"
+      add(list, futures, "one core")
+    end
+  end
+  if not tools.second then return list end
+  local both = tools.core .. "," .. tools.second
+  for _, place in ipairs(places) do
+    if place.two then
+      add(list, sequential(tools, place, both, place.two[1]), "two cores")
+      add(list, pipelined(tools, place, both, place.two[2]), "two cores")
+    end
+  end
+  return list
+end
+
+-- ---------------------------------------------------------------- the others
+
+function cases.bulk(tools)
+  local buffer = math.min(1 << 20, machine.socket_buffer())
+  local floor = floor_run(tools, tools.core, "bulk_echo", "--rounds", scaled(tools, 1000),
+                          "--sockbuf", buffer)
+  local list = {}
+  for _, place in ipairs(places) do
+    add(list, {work = place.name .. ", 1 MiB echo", floor = floor, step = 2,
+               limit = place.launch == "local_mp" and 1.5 or nil,
+               ours = lp_run(tools, tools.core, place.launch, "bulk", "--calls",
+                             scaled(tools, 500), table.unpack(place.flags))}, "one core")
+  end
+  return list
+end
+
+function cases.codec(tools)
+  local list = {}
+  for _, shape in ipairs {"small", "map", "doubles", "nested"} do
+    local rounds = scaled(tools, shape == "doubles" and 5000 or 100000)
+    add(list, {work = "pack: " .. shape, limit = 1.3, step = 2,
+               floor = floor_run(tools, tools.core, "codec_hand", "--shape", shape, "--rounds",
+                                 rounds),
+               ours = lp_run(tools, tools.core, "local_mt", "codec", "--shape", shape,
+                             "--rounds", rounds)}, "one core")
+  end
+  return list
+end
+
+--- A hundred starts of the command in a shell's loop would time the shell as well; so each
+-- is timed by itself, through a program that stops at once.
+function cases.launch(tools)
+  local function figure(work, unit, field, limit, launch, nodes, step)
+    return {work = work, unit = unit, field = field, limit = limit, step = step, rounds = 3,
+            ours = {tools.lp, "run", "--launch", launch, tools.programs .. "launch.lua",
+                    "--nodes", nodes}}
+  end
+  local many, processes = scaled(tools, 1000), scaled(tools, 50)
+  local list = {
+    {work = "lp run hello: command to exit", unit = "s", field = "seconds", limit = 0.030,
+     step = 1, ours = {tools.lp, "run", tools.bench .. "start.lua", "--command", tools.lp,
+                       "--rounds", scaled(tools, 20)}},
+    figure(many .. " nodes start, answer, stop", "s", "ended_s", 2, "local_mt", many, 1),
+    figure(many .. " nodes, peak memory", "MiB", "peak_mib", 200, "local_mt", many, 1),
+    figure(many .. " nodes, memory of each", "KiB", "node_kib", 85, "local_mt", many, 2),
+    figure(processes .. " processes start, answer, stop", "s", "ended_s", nil, "local_mp",
+           processes, 2),
+  }
+  for _, case in ipairs(list) do case.pinned = "any core" end
+  list[#list + 1] = {work = "a bare Lua state (the floor of a node)", pinned = "one core",
+                     rounds = 3, ours = floor_run(tools, tools.core, "lua_state")}
+  return list
+end
+
+function cases.idle(tools)
+  return {{work = "100 idle nodes, part of a core", unit = "%", field = "percent_of_core",
+           limit = 1, step = 2, pinned = "any core",
+           ours = {tools.lp, "run", tools.programs .. "idle.lua", "--nodes", 100, "--seconds",
+                   math.max(0.1, 2 * tools.scale)}}}
+end
+
+cases.names = {"rpc", "bulk", "codec", "launch", "idle"}
+
+return cases
