@@ -10,7 +10,7 @@
 #include "runtime/interrupt.h"
 #include "runtime/node.h"
 
-enum { SCRATCH_BYTES = 256 * 1024, BUDGET_CHECK = 16 };
+enum { SCRATCH_BYTES = 256 * 1024, NODE_SHARE = 64, CLOCK_EVERY = 16 };
 
 static void loop_woken(void *owner, unsigned events) {
   (void)events;
@@ -111,16 +111,20 @@ void loop_dirty(loop *loop, flushable *item) {
   if (list_empty(&item->link)) list_push(&loop->dirty, &item->link);
 }
 
-/* Gives every ready node its share, until the turn's budget is spent. */
-static void loop_run_ready(loop *loop) {
-  int left = LOOP_TURN_RESUMES;
-  int64_t until = loop->now + LOOP_TURN_NS;
-  while (left > 0 && !list_empty(&loop->ready)) {
-    node *next = list_entry(list_pop(&loop->ready), node, ready_link);
-    left -= 1 + node_run(next, left < BUDGET_CHECK ? left : BUDGET_CHECK);
-    if (clock_now() >= until) break;
-    if (atomic_load_explicit(&loop->interrupt, memory_order_relaxed)) break;
+/* Gives each ready node a share; returns how many resumes that took. */
+static int loop_run_ready(loop *loop) {
+  int done = 0;
+  list nodes; /* those ready now: who becomes ready meanwhile is next time's */
+  list_init(&nodes);
+  list_splice(&nodes, &loop->ready);
+  for (list *link; (link = list_pop(&nodes));) {
+    done += 1 + node_run(list_entry(link, node, ready_link), NODE_SHARE);
+    if (!atomic_load_explicit(&loop->interrupt, memory_order_relaxed)) continue;
+    list_splice(&nodes, &loop->ready);
+    list_splice(&loop->ready, &nodes);
+    break;
   }
+  return done;
 }
 
 static void loop_flush(loop *loop) {
@@ -128,6 +132,28 @@ static void loop_flush(loop *loop) {
     flushable *item = list_entry(link, flushable, link);
     item->flush(item);
   }
+}
+
+/* Mail, tasks and what they send, again and again while there is any: calls between nodes
+ * of one loop never leave this function. Ends with the turn's budget, which is looked at
+ * every few resumes because reading the clock is dear. */
+static void loop_work(loop *loop) {
+  int total = 0, unchecked = 0;
+  int64_t until = loop->now + LOOP_TURN_NS;
+  do {
+    mailbox_run(loop->box, MAILBOX_CONTROL, loop);
+    mailbox_run(loop->box, MAILBOX_MAIL, loop);
+    int done = 1 + loop_run_ready(loop);
+    loop_flush(loop);
+    total += done;
+    unchecked += done;
+    if (unchecked >= CLOCK_EVERY) {
+      unchecked = 0;
+      if (clock_now() >= until) return;
+    }
+    if (atomic_load_explicit(&loop->interrupt, memory_order_relaxed)) return;
+  } while (total < LOOP_TURN_RESUMES &&
+           (!list_empty(&loop->ready) || !mailbox_empty(loop->box)));
 }
 
 static int64_t loop_timeout(const loop *loop, int64_t until) {
@@ -145,9 +171,7 @@ void loop_turn(loop *loop, int64_t until) {
   mailbox_run(loop->box, MAILBOX_CONTROL, loop);
   loop->now = clock_now();
   timer_advance(&loop->timers, loop->now);
-  mailbox_run(loop->box, MAILBOX_MAIL, loop);
-  loop_run_ready(loop);
-  loop_flush(loop);
+  loop_work(loop);
   int64_t timeout = loop_timeout(loop, until);
   if (timeout == 0 || !mailbox_sleep(loop->box)) {
     poller_wait(loop->poller, 0);
