@@ -56,7 +56,7 @@ static int core_token(lua_State *L) {
   return 1;
 }
 
-static char parked;
+static char parked, interruption_key;
 
 static int park_over(lua_State *L, int status, lua_KContext context) {
   (void)status;
@@ -82,13 +82,29 @@ static int core_park(lua_State *L) {
   return task_yield(L, task, wait_due(L, 1), 0, park_over);
 }
 
+/* The task that the token at index 1 was given to. */
+static task *task_of_token(lua_State *L) {
+  node *node = node_of(L);
+  lua_Integer slot = luaL_checkinteger(L, 1) >> 32;
+  task *task = slot >= 0 && slot < node->task_slots ? node->tasks[slot] : NULL;
+  return task && task->state != TASK_IDLE ? task : NULL;
+}
+
+/* interrupt(token, text) -> boolean: ends whatever wait the token's task is in now with an
+ * error; false when it does not wait */
+static int core_interrupt(lua_State *L) {
+  task *task = task_of_token(L);
+  const char *text = luaL_checkstring(L, 2);
+  lua_settop(L, 2);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &interruption_key); /* the text has to stay */
+  lua_pushboolean(L, task && task_interrupt(task, LP_ABORTED, text));
+  return 1;
+}
+
 /* wake(token) -> boolean: false when that wait is over */
 static int core_wake(lua_State *L) {
-  lua_Integer token = luaL_checkinteger(L, 1);
-  node *node = node_of(L);
-  lua_Integer slot = token >> 32;
-  task *task = slot >= 0 && slot < node->task_slots ? node->tasks[slot] : NULL;
-  bool live = task && task->state != TASK_IDLE && task->wait == (uint32_t)token && !task->woken;
+  task *task = task_of_token(L);
+  bool live = task && task->wait == (uint32_t)lua_tointeger(L, 1) && !task->woken;
   if (live && task->state == TASK_WAITING && task->waiting_for == &parked) {
     task->wait++;
     task_wake(task, 0);
@@ -328,6 +344,7 @@ static const luaL_Reg core_functions[] = {
     {"token", core_token},
     {"park", core_park},
     {"wake", core_wake},
+    {"interrupt", core_interrupt},
     {"spawn", core_spawn},
     {"start", core_start},
     {"shield", core_shield},

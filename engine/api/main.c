@@ -19,9 +19,9 @@
 static struct {
   int argc;
   char **argv;
-  int status;      /* -1: not decided yet */
-  bool quit;       /* node process: the policy is done */
-  int signals[2];  /* pipe of signal numbers, written by the handler */
+  int status;     /* -1: not decided yet */
+  bool quit;      /* node process: the policy is done */
+  int signals[2]; /* pipe of signal numbers, written by the handler */
 } command = {.status = -1, .signals = {-1, -1}};
 
 static void on_signal(int number) {

@@ -41,13 +41,13 @@ typedef struct loop {
   poller_watch *wake;
   stream_scratch scratch;
   timer_wheel timers;
-  int64_t now;       /* clock_now of the turn's beginning */
-  list nodes;        /* all that live here */
-  list ready;        /* nodes with something to run, by ready_link */
-  list dirty;        /* flushables */
+  int64_t now; /* clock_now of the turn's beginning */
+  list nodes;  /* all that live here */
+  list ready;  /* nodes with something to run, by ready_link */
+  list dirty;  /* flushables */
   pthread_t thread;
-  bool threaded;     /* has a thread of its own */
-  bool quit;         /* ends when its last node has ended */
+  bool threaded;    /* has a thread of its own */
+  bool quit;        /* ends when its last node has ended */
   bool until_empty; /* turned only while it has nodes: the last one's turn must not wait */
   /* The coroutine Lua is executing right now, for the interrupt signal of this very
    * thread; NULL while no Lua runs. */

@@ -251,15 +251,21 @@ void task_wake(task *task, int nargs) {
   node_ready(task->node);
 }
 
+bool task_interrupt(task *task, lp_status status, const char *text) {
+  if (task->state != TASK_WAITING || task->shield > 0) return false;
+  task->raise = status;
+  task->raise_text = text;
+  if (task->abandon) task->abandon(task);
+  task_wake(task, 0);
+  return true;
+}
+
 void task_cancel(task *task, lp_status status, const char *text) {
   if (task->cancelled == LP_OK) {
     task->cancelled = status;
     task->raise_text = text;
   }
-  if (task->state != TASK_WAITING || task->shield > 0) return;
-  task->raise = status;
-  if (task->abandon) task->abandon(task);
-  task_wake(task, 0);
+  task_interrupt(task, status, task->raise_text);
 }
 
 /* ---- closing --------------------------------------------------------------------- */

@@ -89,6 +89,9 @@ bool task_after_wait(lua_State *L);
 /* Ends the wait; `nargs` values were pushed on task->waiter. */
 void task_wake(task *task, int nargs);
 
+/* Ends the wait it is in with an error, this once; false: it is in none (or shielded). The
+ * text must live until the task has run. */
+bool task_interrupt(task *task, lp_status status, const char *text);
 /* Ends its waits with an error of this status, now and later. */
 void task_cancel(task *task, lp_status status, const char *text);
 /* Closes its coroutines innermost first, runs nothing more of it. */

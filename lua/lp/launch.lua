@@ -188,6 +188,23 @@ local function check_run(self, what)
   error(("call it with a colon: run:%s"):format(what), 3)
 end
 
+local function wait(run, wanted)
+  run.waiting = true
+  local outcome = service():wait_run(run.id, wanted)
+  run.waiting = false
+  if not outcome.timed_out then run.outcome = outcome end
+  return outcome
+end
+
+local function text_of(failure)
+  return ("node %s failed: %s"):format(failure.node, failure.message)
+end
+
+local function raise(failure)
+  error(setmetatable({code = "aborted", node = failure.node, traceback = failure.trace,
+                      message = text_of(failure)}, core.error_metatable()), 0)
+end
+
 local wait_schema = {
   labels = options.of_type("table", "an array of labels"),
   return_on_first_completed = options.of_type("boolean", "true or false"),
@@ -202,15 +219,10 @@ local wait_schema = {
 function Run:wait(given)
   check_run(self, "wait{…}")
   local wanted = options.check("run:wait", wait_schema, given or {}, 2)
-  local outcome = service():wait_run(self.id, wanted)
+  local outcome = wait(self, wanted)
   if outcome.timed_out then return false end
-  self.outcome = outcome
-  if outcome.failure and wanted.raise_error ~= false then
-    local failure = outcome.failure
-    error(setmetatable({code = "aborted", node = failure.node, traceback = failure.trace,
-                        message = ("node %s failed: %s"):format(failure.node, failure.message)},
-                       core.error_metatable()), 0)
-  end
+  self.seen = self.seen or outcome.failure ~= nil
+  if outcome.failure and wanted.raise_error ~= false then raise(outcome.failure) end
   return true
 end
 
@@ -221,15 +233,29 @@ function Run:stop(reason)
   service():stop_run(self.id, "the launcher", reason)
 end
 
---- Stops the program and waits for its end. Does not raise a node's error.
-function Run:close()
-  check_run(self, "close()")
-  if self.outcome and self.outcome.ended then return end
-  self:stop()
-  self:wait{raise_error = false}
+local function close(run)
+  if run.outcome and run.outcome.ended then return end
+  run:stop()
+  wait(run, {})
 end
 
-Run.__close = Run.close
+--- Stops the program and waits for its end. Does not raise a node's error, except in specs
+-- (test_mt, test_mp), unless the spec has met it in run:wait or in another wait.
+function Run:close()
+  check_run(self, "close()")
+  close(self)
+  local failure = self.outcome.failure
+  if not self.is_test or self.seen or not failure then return end
+  self.seen = true
+  raise(failure)
+end
+
+--- As a to-be-closed variable; an error that is under way is not replaced.
+function Run:__close(err)
+  if err == nil then return self:close() end
+  self.seen = true
+  close(self)
+end
 
 --- A client of one of its nodes.
 -- @param node a name, "producer/0", or a handle
@@ -287,6 +313,16 @@ local function bind_addresses(program)
   end
 end
 
+--- A spec that waits for something else meets a node's failure there, at once.
+local function watch(run, token)
+  local ok, outcome = pcall(core.call, service(), "wait_run", run.id, {failure = true})
+  if not ok or not outcome.failure then return end
+  while not (run.seen or run.waiting) do
+    run.seen = core.interrupt(token, text_of(outcome.failure))
+    core.yield()
+  end
+end
+
 --- Launches a program and returns at once.
 -- @param program made by lp.Program (a list: its first)
 -- @tparam[opt] table given `launch_type`, `notice` (seconds), `name`, `threads`, `seed`,
@@ -313,6 +349,8 @@ function launch.launch(program, given)
   local names = {}
   for _, node in ipairs(list) do names[node.name] = true end
   local run = setmetatable({id = run_id, name = settings.name, names = names}, Run)
+  run.is_test = settings.launch_type:find("^test_") ~= nil
+  if run.is_test then core.start(watch, run, core.token()) end
   table.insert(launch.runs, run)
   return run
 end

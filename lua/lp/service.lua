@@ -400,6 +400,7 @@ end
 
 local function wait_over(run, wanted)
   if run.state == "ended" then return true end
+  if wanted.failure then return run.failure ~= nil end
   if not wanted.labels and not wanted.return_on_first_completed then return false end
   if run.failure then return true end
   local labels = wanted.labels
