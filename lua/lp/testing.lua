@@ -53,10 +53,21 @@ local function close_runs()
   return failed
 end
 
+--- describe, it, … are seen by modules that specs share, too, not by the specs' files only.
+local function share_words()
+  local new = require "busted.core"
+  package.loaded["busted.core"] = function(...)
+    local busted = new(...)
+    setmetatable(_G, {__index = function(_, name) return busted.executors[name] end})
+    return busted
+  end
+end
+
 --- busted's runner, given the words we have parsed. It returns when all is well and calls
 -- os.exit else.
 local function run_busted(parsed)
   local exit = os.exit
+  share_words()
   package.loaded["busted.modules.cli"] = function()
     return {set_name = function() end, parse = function() return parsed end}
   end
