@@ -14,7 +14,7 @@
 
 static const char context_key = 0;
 
-/* ---- time and waiting ------------------------------------------------------------------ */
+/* ---- time and waiting ------------------------------------------------------- */
 
 static int core_now(lua_State *L) {
   lua_pushnumber(L, (lua_Number)clock_now() * 1e-9);
@@ -145,7 +145,7 @@ static int core_shield(lua_State *L) {
   return shield_over(L, status, 0);
 }
 
-/* ---- the node -------------------------------------------------------------------------- */
+/* ---- the node --------------------------------------------------------------- */
 
 static int core_stopping(lua_State *L) {
   lua_pushboolean(L, atomic_load_explicit(&node_of(L)->stopping, memory_order_relaxed));
@@ -232,7 +232,7 @@ static int core_handler(lua_State *L) {
   return failure_handler(L);
 }
 
-/* ---- printing ---------------------------------------------------------------------------- */
+/* ---- printing --------------------------------------------------------------- */
 
 static int write_waited(lua_State *L, int status, lua_KContext context);
 
@@ -299,7 +299,7 @@ static int core_log(lua_State *L) {
   return 0;
 }
 
-/* ---- modules -------------------------------------------------------------------------------- */
+/* ---- modules ---------------------------------------------------------------- */
 
 /* A searcher of require: modules compiled into the program. */
 static int embedded_searcher(lua_State *L) {
@@ -380,8 +380,7 @@ static void open_core(lua_State *L) {
   lua_pop(L, 1);
 }
 
-/* ---- a node's main task ------------------------------------------------------------------------
- */
+/* ---- a node's main task ----------------------------------------------------- */
 
 static void main_done(lua_State *L, task *task, bool ok, int first) {
   (void)task;

@@ -71,7 +71,7 @@ static int raise_fault(lua_State *L, const fault *fault) {
   return failure_raise(L, fault->status, fault->text);
 }
 
-/* ---- telling the policy ------------------------------------------------------------------ */
+/* ---- telling the policy ----------------------------------------------------- */
 
 typedef struct told {
   host *host;
@@ -100,7 +100,7 @@ static void host_tell(host *host, told told) {
   if (host->service) node_enter(host->service, tell, &told, NULL);
 }
 
-/* ---- output -------------------------------------------------------------------------------- */
+/* ---- output ----------------------------------------------------------------- */
 
 /* "run/label/index" -> "[label/index] ", empty for what is no node of a run. */
 static const char *prefix_of(const host *host, const char *key, char *out, size_t size) {
@@ -165,8 +165,7 @@ static int host_print(lua_State *L) {
   return 0;
 }
 
-/* ---- loops ------------------------------------------------------------------------------------
- */
+/* ---- loops ------------------------------------------------------------------ */
 
 /* While loops are shared: whoever has run since the last tick gives way to the others. */
 static void on_tick(timer *timer) {
@@ -234,8 +233,7 @@ static hosted_loop *loop_choose(host *host, const char *name, lua_Integer thread
   return least;
 }
 
-/* ---- nodes of this process
- * ------------------------------------------------------------------------ */
+/* ---- nodes of this process -------------------------------------------------- */
 
 static hosted_node *find_node(host *host, uint64_t id) {
   for (list *each = host->nodes.next; each != &host->nodes; each = each->next) {
@@ -433,8 +431,7 @@ static int host_unlisten(lua_State *L) {
   return 0;
 }
 
-/* ---- child processes ----------------------------------------------------------------------------
- */
+/* ---- child processes -------------------------------------------------------- */
 
 static void source_ended(void *owner) {
   (void)owner;
@@ -547,8 +544,7 @@ static void on_signals(void *owner, unsigned events) {
     host_tell(host, (told){.kind = "signal", .first = number});
 }
 
-/* ---- the run folder
- * ---------------------------------------------------------------------------------- */
+/* ---- the run folder --------------------------------------------------------- */
 
 /* A run folder this process holds. */
 typedef struct hosted_dir {
@@ -711,8 +707,7 @@ static int open_host(lua_State *L) {
   return 0;
 }
 
-/* ---- life
- * -------------------------------------------------------------------------------------------- */
+/* ---- life ------------------------------------------------------------------- */
 
 static void host_dispose(host *host) {
   printer_free(host->printer, 1000);

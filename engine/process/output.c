@@ -20,7 +20,7 @@ enum {
   KEEP = 64 * 1024   /* a larger queue is given back when it is empty */
 };
 
-/* ---- opening ---- */
+/* ---- opening ---------------------------------------------------------------- */
 
 static bool is_one_terminal(int a, int b) {
   unsigned device_a, device_b;
@@ -90,7 +90,7 @@ void output_fini(output *out) {
   out->sent = 0;
 }
 
-/* ---- writing ---- */
+/* ---- writing ---------------------------------------------------------------- */
 
 /* write to a pipe without SIGPIPE: blocked for this thread only, and taken back when
  * this write raised it. */
@@ -166,7 +166,7 @@ void output_send(output *out) {
   while (output_queued(out) && advance(out)) continue;
 }
 
-/* ---- the queue ---- */
+/* ---- the queue -------------------------------------------------------------- */
 
 buffer *output_reserve(output *out, size_t bytes) {
   buffer *queue = &out->queue;

@@ -53,7 +53,7 @@ struct printer_source {
   void *owner;
 };
 
-/* ---- the two streams ---- */
+/* ---- the two streams -------------------------------------------------------- */
 
 static size_t queued(const printer *to) {
   return output_queued(&to->out) + output_queued(&to->err);
@@ -138,7 +138,7 @@ size_t printer_lost(const printer *to, int stream, int *cause) {
   return out->lost;
 }
 
-/* ---- lines ---- */
+/* ---- lines ------------------------------------------------------------------ */
 
 /* A prefix as it is stored before each line: `colour` and `reset` enclose its text but
  * not the blanks behind. */
@@ -207,7 +207,7 @@ bool printer_lines(printer *to, int stream, const char *prefix, int hue, const c
   return true;
 }
 
-/* ---- sources ---- */
+/* ---- sources ---------------------------------------------------------------- */
 
 static void print(printer_source *source, const void *text, size_t length) {
   printer_lines(source->printer, source->stream, source->prefix, source->hue, text, length);

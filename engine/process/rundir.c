@@ -57,7 +57,7 @@ static lp_status cannot(fault *why, const char *verb, const char *path, int erro
   return fault_set(why, code_of(error), "cannot %s %s: %s", verb, path, strerror(error));
 }
 
-/* ---- folders of ours ---- */
+/* ---- folders of ours -------------------------------------------------------- */
 
 static bool is_ours(const struct stat *info) {
   return S_ISDIR(info->st_mode) && info->st_uid == geteuid() && (info->st_mode & 0777) == 0700;
@@ -105,7 +105,7 @@ static lp_status make_ours(const char *path, int *fd, fault *why) {
   return open_ours(AT_FDCWD, path, path, fd, why);
 }
 
-/* ---- the base folder ---- */
+/* ---- the base folder -------------------------------------------------------- */
 
 /* $XDG_RUNTIME_DIR when it is what its specification demands, else NULL. */
 static const char *runtime_folder(void) {
@@ -154,7 +154,7 @@ static lp_status lock_base(const char *path, int *fd, fault *why) {
                    path, path);
 }
 
-/* ---- one run's folder ---- */
+/* ---- one run's folder ------------------------------------------------------- */
 
 static bool is_valid_id(const char *id) {
   for (const char *at = id; *at; at++)
@@ -266,7 +266,7 @@ lp_status rundir_create(const char *id, rundir *out, fault *why) {
   return status;
 }
 
-/* ---- files in it ---- */
+/* ---- files in it ------------------------------------------------------------ */
 
 static int write_all(int fd, const char *text, size_t length) {
   while (length) {
@@ -304,7 +304,7 @@ lp_status rundir_write(const rundir *dir, const char *name, const char *text, si
   return fault_set(why, code_of(error), "cannot write %s/%s: %s", dir->path, name, strerror(error));
 }
 
-/* ---- removal ---- */
+/* ---- removal ---------------------------------------------------------------- */
 
 /* Splits `path` into the base's path (copied to `base`) and the run's id; NULL: it is no
  * path of a run folder. */
@@ -354,7 +354,7 @@ int rundir_sweep(const char *path) {
   return gone;
 }
 
-/* ---- all runs ---- */
+/* ---- all runs --------------------------------------------------------------- */
 
 /* The ids of live runs, each ended by a zero byte; stale folders are removed when nobody
  * else is at it. False: memory is out. */

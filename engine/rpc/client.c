@@ -59,7 +59,7 @@ void client_push(lua_State *L, peer *peer) {
   client_make(L, peer, MODE_CALL, CLOCK_NEVER);
 }
 
-/* ---- calls ------------------------------------------------------------------------------ */
+/* ---- calls ------------------------------------------------------------------ */
 /* The stack of a call in work: client, method name, arguments. */
 
 enum { AT_CLIENT = 1, AT_METHOD = 2, AT_FIRST = 3 };
@@ -231,7 +231,7 @@ static int core_call(lua_State *L) {
   return call_go(L, call_due(L, client));
 }
 
-/* ---- fields -------------------------------------------------------------------------------- */
+/* ---- fields ----------------------------------------------------------------- */
 
 static int push_proxy(lua_State *L, int place, client_mode mode) {
   client *client = lua_touserdata(L, 1);
@@ -292,7 +292,7 @@ static int client_gc(lua_State *L) {
   return 0;
 }
 
-/* ---- answers --------------------------------------------------------------------------------- */
+/* ---- answers ---------------------------------------------------------------- */
 
 /* Pushes what the response brought on `to`; false when that is an error. */
 static bool push_answer(lua_State *to, rpc *rpc, const frame *frame, int *count) {
@@ -365,8 +365,7 @@ void client_expire(pending *pending) {
   node_enter(pending->peer->rpc->node, expire, pending, NULL);
 }
 
-/* ---- on the wire -------------------------------------------------------------------------------
- */
+/* ---- on the wire ------------------------------------------------------------ */
 
 /* An extension of type CODEC_EXT_CLIENT: the target's key, a zero byte, the node's name. */
 static bool write_client(lua_State *L, int index, buffer *out) {
@@ -399,8 +398,7 @@ static bool read_client(lua_State *L, int type, const uint8_t *data, size_t leng
 
 const codec_hooks client_codec_hooks = {.write_userdata = write_client, .read_ext = read_client};
 
-/* ---- functions
- * ------------------------------------------------------------------------------------ */
+/* ---- functions -------------------------------------------------------------- */
 
 /* client(key, name): the client of a node; key is what engine or connector find it by. */
 static int core_client(lua_State *L) {

@@ -59,7 +59,7 @@ void future_attach_task(future *future, task *task) {
   future->of_task = true;
 }
 
-/* ---- waiters ------------------------------------------------------------------------- */
+/* ---- waiters ---------------------------------------------------------------- */
 
 static uint64_t token_of(const task *task) {
   return (uint64_t)(uint32_t)task->slot << 32 | task->wait;
@@ -96,7 +96,7 @@ static void wake_waiters(node *node, future *future) {
   future->waiter_count = 0;
 }
 
-/* ---- settling -------------------------------------------------------------------------- */
+/* ---- settling --------------------------------------------------------------- */
 
 /* Starts the callbacks of the future at `index`, each in a task of its own. */
 static void run_callbacks(lua_State *L, int index) {
@@ -150,7 +150,7 @@ void future_abandon(future *future, const char *text) {
   wake_waiters(node, future);
 }
 
-/* ---- methods ----------------------------------------------------------------------------- */
+/* ---- methods ---------------------------------------------------------------- */
 
 static void push_error(lua_State *L, const future *future) {
   if (lua_getiuservalue(L, 1, UV_VALUE) != LUA_TNIL) return;
@@ -290,7 +290,7 @@ static int future_tostring(lua_State *L) {
   return 1;
 }
 
-/* ---- functions ------------------------------------------------------------------------------ */
+/* ---- functions -------------------------------------------------------------- */
 
 static int core_future(lua_State *L) {
   future_push(L);

@@ -21,7 +21,7 @@ static void peer_flush(flushable *item) {
   if (!link_flush(&peer->wire)) peer_down(peer, LP_UNAVAILABLE, "the other end is gone");
 }
 
-/* ---- life -------------------------------------------------------------------------- */
+/* ---- life ------------------------------------------------------------------- */
 
 static peer *peer_new(rpc *rpc, const char *target, const char *name) {
   peer *made = mem_new(sizeof *made);
@@ -136,7 +136,7 @@ void peer_down(peer *peer, lp_status status, const char *reason) {
   peer_unref(peer);
 }
 
-/* ---- coming in ---------------------------------------------------------------------- */
+/* ---- coming in -------------------------------------------------------------- */
 
 /* Credit has come back: as many waiting callers as it covers try again. */
 static void credit_back(peer *peer, uint32_t count) {
@@ -295,7 +295,7 @@ static const stream_events peer_events = {
     .on_close = on_close,
 };
 
-/* ---- connecting ------------------------------------------------------------------------ */
+/* ---- connecting ------------------------------------------------------------- */
 
 void peer_accept_pipe(rpc *rpc, pipe_end *end, const char *name) {
   peer *made = peer_new(rpc, NULL, name);
@@ -416,7 +416,7 @@ bool peer_dial(peer *peer, const char *text, fault *fault) {
   return peer->wire.stream != NULL;
 }
 
-/* ---- writing ---------------------------------------------------------------------------- */
+/* ---- writing ---------------------------------------------------------------- */
 
 buffer *peer_write_begin(peer *peer, size_t *start) {
   if (peer->frame_start) return NULL; /* from within a pack function */
@@ -441,7 +441,7 @@ void peer_write_undo(peer *peer, size_t start) {
   if (out) out->length = start;
 }
 
-/* ---- pending calls ------------------------------------------------------------------------ */
+/* ---- pending calls ---------------------------------------------------------- */
 
 /* Doubles the table. Ids that differ modulo its size differ modulo twice its size too, so
  * every call keeps a place of its own. */

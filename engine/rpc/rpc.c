@@ -14,7 +14,7 @@
 #include "runtime/engine.h"
 #include "runtime/failure.h"
 
-/* ---- failing ----------------------------------------------------------------------- */
+/* ---- failing ---------------------------------------------------------------- */
 
 /* The string field `key` of the table at `index`, or NULL; stays on the stack. */
 static const char *field(lua_State *L, int index, const char *key) {
@@ -61,7 +61,7 @@ void rpc_log(lua_State *L, const char *format, ...) {
   engine_post(node->engine, EVENT_LOG, node->id, 2, node->key, text, bytes);
 }
 
-/* ---- spawned tasks ------------------------------------------------------------------- */
+/* ---- spawned tasks ---------------------------------------------------------- */
 
 static int reference_of(const task *task) {
   return (int)(intptr_t)task->context;
@@ -120,7 +120,7 @@ void rpc_spawn_future(lua_State *L, int nargs) {
   lua_rawgeti(L, LUA_REGISTRYINDEX, reference);
 }
 
-/* ---- listening ------------------------------------------------------------------------- */
+/* ---- listening -------------------------------------------------------------- */
 
 typedef struct listening {
   list link;
@@ -212,7 +212,7 @@ bool rpc_listen(mailbox *box, uint64_t id, int fd, const char *path) {
   return false;
 }
 
-/* ---- life ------------------------------------------------------------------------------- */
+/* ---- life ------------------------------------------------------------------- */
 
 static int open_all(lua_State *L) {
   client_open(L);

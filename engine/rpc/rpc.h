@@ -84,7 +84,7 @@ extern const node_hooks rpc_hooks;
 /* Sets up the rpc part of a fresh node. False with fault: memory. */
 bool rpc_open(node *node, fault *fault);
 
-/* ---- peers (peer.c) --------------------------------------------------------------- */
+/* ---- peers (peer.c) --------------------------------------------------------- */
 
 typedef enum peer_state {
   PEER_IDLE,       /* no link; the next call connects */
@@ -144,7 +144,7 @@ pending *pending_new(peer *peer);
 /* Forgets it: an answer that still comes is dropped. */
 void pending_free(pending *pending);
 
-/* ---- server (server.c) ------------------------------------------------------------- */
+/* ---- server (server.c) ------------------------------------------------------ */
 
 /* Names that begin with "lp." are the engine's. This one every node answers, with an
  * array of the names that can be called. */
@@ -167,7 +167,7 @@ void server_list(lua_State *L, rpc *rpc);
 /* The peer of the call the running task handles, or NULL. */
 peer *server_caller(lua_State *L);
 
-/* ---- answers ------------------------------------------------------------------------ */
+/* ---- answers ---------------------------------------------------------------- */
 
 /* A response came for `pending`; in node_enter. */
 void client_answer(lua_State *L, pending *pending, const frame *frame);
@@ -176,7 +176,7 @@ void client_fail(lua_State *L, pending *pending, lp_status status, const char *t
 /* The deadline of a future's call has passed; from a timer. */
 void client_expire(pending *pending);
 
-/* ---- clients (client.c) ---------------------------------------------------------------- */
+/* ---- clients (client.c) ----------------------------------------------------- */
 
 /* Opens clients and futures in a state; pushes nothing. May raise. */
 void client_open(lua_State *L);
@@ -186,7 +186,7 @@ peer *client_peer(lua_State *L, int index); /* NULL: not a client */
 extern const luaL_Reg client_functions[];
 extern const codec_hooks client_codec_hooks;
 
-/* ---- futures (future.c) ----------------------------------------------------------------- */
+/* ---- futures (future.c) ----------------------------------------------------- */
 
 void future_open(lua_State *L);
 /* Pushes a pending future. */

@@ -21,7 +21,7 @@ typedef struct held {
 
 static const char standard_key = 0; /* registry: set of tables whose functions are not methods */
 
-/* ---- answering ---------------------------------------------------------------------- */
+/* ---- answering -------------------------------------------------------------- */
 
 static bool can_answer(const call *call) {
   return !call->notify && call->session == call->peer->session && call->peer->state == PEER_OPEN;
@@ -92,7 +92,7 @@ static void write_error(lua_State *L, call *call, int index) {
   }
 }
 
-/* ---- the task's end ------------------------------------------------------------------- */
+/* ---- the task's end --------------------------------------------------------- */
 
 static void call_free(call *call) {
   rpc *rpc = call->peer->rpc;
@@ -163,7 +163,7 @@ void server_cancel(peer *peer, uint32_t id) {
   }
 }
 
-/* ---- finding methods ---------------------------------------------------------------------- */
+/* ---- finding methods -------------------------------------------------------- */
 
 /* The set of tables whose functions are never methods: _G and the standard libraries. */
 static void push_standard(lua_State *L) {
@@ -365,7 +365,7 @@ void server_list(lua_State *L, rpc *rpc) {
   lua_settop(L, names);
 }
 
-/* ---- dispatch ---------------------------------------------------------------------------- */
+/* ---- dispatch --------------------------------------------------------------- */
 
 static call *call_new(peer *peer, const frame *frame) {
   rpc *rpc = peer->rpc;

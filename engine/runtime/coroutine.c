@@ -155,13 +155,11 @@ static const char *status_name(lua_State *L, lua_State *co) {
   if (coroutine_waits(co)) return "normal";
   lua_Debug frame;
   switch (lua_status(co)) {
-    case LUA_YIELD:
-      return "suspended";
+    case LUA_YIELD: return "suspended";
     case LUA_OK:
       if (lua_getstack(co, 0, &frame)) return "normal";
       return lua_gettop(co) == 0 ? "dead" : "suspended";
-    default:
-      return "dead";
+    default: return "dead";
   }
 }
 
@@ -197,10 +195,14 @@ static int coroutine_close(lua_State *L) {
 
 int coroutine_open(lua_State *L) {
   static const luaL_Reg functions[] = {
-      {"create", coroutine_create},   {"resume", coroutine_resume},
-      {"running", coroutine_running}, {"status", coroutine_status},
-      {"wrap", coroutine_wrap},       {"yield", coroutine_yield},
-      {"close", coroutine_close},     {"isyieldable", coroutine_isyieldable},
+      {"create", coroutine_create},
+      {"resume", coroutine_resume},
+      {"running", coroutine_running},
+      {"status", coroutine_status},
+      {"wrap", coroutine_wrap},
+      {"yield", coroutine_yield},
+      {"close", coroutine_close},
+      {"isyieldable", coroutine_isyieldable},
       {NULL, NULL},
   };
   lua_getglobal(L, "coroutine");

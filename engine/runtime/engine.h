@@ -14,10 +14,10 @@
 
 /* Something the service thread should hear of. */
 typedef enum event_kind {
-  EVENT_NODE_ENDED,  /* id, name = key, status, text */
-  EVENT_OUTPUT,      /* id, status = stream (1 or 2), text of length bytes */
-  EVENT_LOG,         /* id, status = level, text */
-  EVENT_SIGNAL       /* status = signal number */
+  EVENT_NODE_ENDED, /* id, name = key, status, text */
+  EVENT_OUTPUT,     /* id, status = stream (1 or 2), text of length bytes */
+  EVENT_LOG,        /* id, status = level, text */
+  EVENT_SIGNAL      /* status = signal number */
 } event_kind;
 
 typedef struct event {
@@ -43,7 +43,7 @@ typedef struct engine {
   entry *buckets[ENGINE_BUCKETS];
   atomic_uint_fast64_t next_id;
   atomic_size_t output_queued; /* bytes of EVENT_OUTPUT not yet printed */
-  int64_t spin_ns; /* a loop's polling before it sleeps */
+  int64_t spin_ns;             /* a loop's polling before it sleeps */
 } engine;
 
 bool engine_init(engine *engine);

@@ -74,6 +74,5 @@ void lines_flush(node *node) {
 }
 
 bool lines_full(const node *node) {
-  return atomic_load_explicit(&node->engine->output_queued, memory_order_relaxed) >
-         LINES_QUEUE_MAX;
+  return atomic_load_explicit(&node->engine->output_queued, memory_order_relaxed) > LINES_QUEUE_MAX;
 }

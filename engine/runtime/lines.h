@@ -10,8 +10,8 @@
 
 enum {
   LINES_PARTIAL_NS = 200000000,
-  LINES_LINE_MAX = 1 << 20,   /* a longer line is cut into several */
-  LINES_QUEUE_MAX = 4 << 20   /* bytes under way in an engine before printing waits */
+  LINES_LINE_MAX = 1 << 20, /* a longer line is cut into several */
+  LINES_QUEUE_MAX = 4 << 20 /* bytes under way in an engine before printing waits */
 };
 
 typedef struct lines lines;

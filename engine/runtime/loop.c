@@ -152,8 +152,7 @@ static void loop_work(loop *loop) {
       if (clock_now() >= until) return;
     }
     if (atomic_load_explicit(&loop->interrupt, memory_order_relaxed)) return;
-  } while (total < LOOP_TURN_RESUMES &&
-           (!list_empty(&loop->ready) || !mailbox_empty(loop->box)));
+  } while (total < LOOP_TURN_RESUMES && (!list_empty(&loop->ready) || !mailbox_empty(loop->box)));
 }
 
 static int64_t loop_timeout(const loop *loop, int64_t until) {

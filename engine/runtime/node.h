@@ -45,27 +45,27 @@ struct node {
   list ready_link; /* loop->ready */
   struct engine *engine;
   loop *loop;
-  lua_State *L;    /* main state: engine entries only, no task runs on it */
-  uint64_t id;     /* unique in the process */
-  char *name;      /* "label/index" */
-  char *key;       /* run and name: what clients of this process look it up by */
+  lua_State *L; /* main state: engine entries only, no task runs on it */
+  uint64_t id;  /* unique in the process */
+  char *name;   /* "label/index" */
+  char *key;    /* run and name: what clients of this process look it up by */
   const node_hooks *hooks;
-  void *upper;     /* the rpc layer's part */
+  void *upper; /* the rpc layer's part */
   struct lines *lines;
 
-  list ready;      /* tasks to resume */
-  list idle;       /* finished tasks, to be used again */
+  list ready; /* tasks to resume */
+  list idle;  /* finished tasks, to be used again */
   int idle_count;
   struct task **tasks; /* by slot; NULL: free slot */
   int task_slots, task_count /* alive: neither idle nor free */;
-  struct task *current;  /* being resumed now */
-  struct task *sliced;   /* gave up its slice: nobody else of this node runs before it */
+  struct task *current; /* being resumed now */
+  struct task *sliced;  /* gave up its slice: nobody else of this node runs before it */
   node_mark mark;
-  bool killed;     /* to be closed as soon as no frame of it is on the C stack */
+  bool killed;       /* to be closed as soon as no frame of it is on the C stack */
   bool stop_pending; /* on_stop has to be called */
-  bool closing;    /* node_close is at work: nothing may wait any more */
-  int entered;     /* frames of this node on the C stack */
-  int64_t close_by; /* deadline of code that runs while closing */
+  bool closing;      /* node_close is at work: nothing may wait any more */
+  int entered;       /* frames of this node on the C stack */
+  int64_t close_by;  /* deadline of code that runs while closing */
   lp_status end_status;
   char *end_text;  /* how it ended, for callers that come too late */
   char *end_trace; /* the same with a traceback, for the person who reads the log, or NULL */
@@ -82,8 +82,8 @@ static inline node *node_of(lua_State *L) {
   return (node *)(*(uintptr_t *)lua_getextraspace(L) & ~(uintptr_t)1);
 }
 
-/* Makes a node with an empty interpreter on `loop`, on that loop's thread. Takes copies of the strings.
- * NULL with fault: memory. */
+/* Makes a node with an empty interpreter on `loop`, on that loop's thread. Takes copies of the
+ * strings. NULL with fault: memory. */
 node *node_new(loop *loop, const char *name, const char *key, const node_hooks *hooks,
                size_t memory_limit, fault *fault);
 /* Closes tasks (innermost coroutines first), tells on_close, closes the interpreter and

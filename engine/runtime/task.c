@@ -21,7 +21,7 @@ static void task_timer(timer *fired) {
   task_wake(late, 0);
 }
 
-/* ---- making and keeping ---------------------------------------------------------- */
+/* ---- making and keeping ----------------------------------------------------- */
 
 /* A free slot of node->tasks, or -1. */
 static int slot_find(node *node) {
@@ -120,7 +120,7 @@ void task_start(task *task, int nargs) {
   node_ready(task->node);
 }
 
-/* ---- running --------------------------------------------------------------------- */
+/* ---- running ---------------------------------------------------------------- */
 
 static int task_base_end(lua_State *L, int status, lua_KContext context) {
   (void)context;
@@ -185,7 +185,7 @@ void task_resume(task *task) {
   task_settle(task, status);
 }
 
-/* ---- waiting --------------------------------------------------------------------- */
+/* ---- waiting ---------------------------------------------------------------- */
 
 task *task_current(lua_State *L) {
   node *node = node_of(L);
@@ -201,7 +201,8 @@ static int raise_cannot_wait(lua_State *L, task *task) {
   const char *place = "a C function";
   for (int level = 1; lua_getstack(L, level, &frame); level++) {
     lua_getinfo(L, "Sn", &frame);
-    bool passes = frame.name && (strcmp(frame.name, "pcall") == 0 || strcmp(frame.name, "xpcall") == 0);
+    bool passes =
+        frame.name && (strcmp(frame.name, "pcall") == 0 || strcmp(frame.name, "xpcall") == 0);
     if (frame.what[0] == 'C' && !passes) {
       place = frame.name ? frame.name : "a C function or metamethod";
       break;
@@ -217,7 +218,8 @@ task *task_before_wait(lua_State *L) {
   task *task = task_current(L);
   if (!node_can_yield(task->node, L) || task->node->closing) raise_cannot_wait(L, task);
   if (task->cancelled != LP_OK && task->shield == 0)
-    failure_raise(L, task->cancelled, task->raise_text ? task->raise_text : "the task was cancelled");
+    failure_raise(L, task->cancelled,
+                  task->raise_text ? task->raise_text : "the task was cancelled");
   return task;
 }
 
@@ -268,7 +270,7 @@ void task_cancel(task *task, lp_status status, const char *text) {
   task_interrupt(task, status, task->raise_text);
 }
 
-/* ---- closing --------------------------------------------------------------------- */
+/* ---- closing ---------------------------------------------------------------- */
 
 /* Close handlers get until node->close_by; then every further step raises. */
 static void close_hook(lua_State *L, lua_Debug *activation) {

@@ -52,15 +52,15 @@ struct task {
   lua_State *waiter; /* innermost state that waits */
   lua_State **inner; /* user coroutines, outermost first */
   int inner_count, inner_size;
-  int depth;         /* of the state that runs now: 0 is co itself */
-  bool can_yield;    /* every state outside of the running one could yield */
-  int shield;        /* lp.shield calls it is in */
-  lp_status cancelled; /* reason, LP_OK: not cancelled */
-  bool failed;       /* the value given to the resume is an error to be raised */
-  lp_status raise;   /* to be raised when the wait resumes */
+  int depth;              /* of the state that runs now: 0 is co itself */
+  bool can_yield;         /* every state outside of the running one could yield */
+  int shield;             /* lp.shield calls it is in */
+  lp_status cancelled;    /* reason, LP_OK: not cancelled */
+  bool failed;            /* the value given to the resume is an error to be raised */
+  lp_status raise;        /* to be raised when the wait resumes */
   const char *raise_text; /* static, or NULL */
-  int64_t deadline;  /* inherited by calls made from here; CLOCK_NEVER: none */
-  timer timer;       /* ends the wait */
+  int64_t deadline;       /* inherited by calls made from here; CLOCK_NEVER: none */
+  timer timer;            /* ends the wait */
   /* The wait ended otherwise than by what was waited for: let go of it. May be NULL. */
   void (*abandon)(task *task);
   void *waiting_for;

@@ -87,7 +87,7 @@ void class_open(lua_State *L) {
   lua_rawsetp(L, LUA_REGISTRYINDEX, &registry_key);
 }
 
-/* ---- marks -------------------------------------------------------------------- */
+/* ---- marks ------------------------------------------------------------------ */
 
 static bool is_mark(lua_State *L, codec_mark mark) { /* the value on top */
   bool same = mark_push(L, mark) && lua_rawequal(L, -1, -2);
@@ -115,7 +115,7 @@ int class_mark_array(lua_State *L) {
   return set_mark(L, MARK_ARRAY, "lp.array");
 }
 
-/* ---- lp.register -------------------------------------------------------------- */
+/* ---- lp.register ------------------------------------------------------------ */
 
 enum { ARG_NAME = 1, ARG_CLASS, ARG_OPTIONS, VAR_KNOWN, VAR_RECORD };
 
@@ -230,7 +230,7 @@ int class_register(lua_State *L) {
   return 0;
 }
 
-/* ---- what is registered --------------------------------------------------------- */
+/* ---- what is registered ----------------------------------------------------- */
 
 /* Replaces the record on top by {name =, class =, pack =, unpack =}. */
 static void describe_class(lua_State *L) {

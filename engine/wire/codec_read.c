@@ -35,7 +35,7 @@ typedef struct reader {
 
 static bool read_value(reader *r);
 
-/* ---- refusals ----------------------------------------------------------------- */
+/* ---- refusals --------------------------------------------------------------- */
 
 static size_t offset_of(const reader *r, const uint8_t *at) {
   return (size_t)(at - r->begin);
@@ -81,7 +81,7 @@ static bool too_deep(reader *r) {
   return false;
 }
 
-/* ---- accounts ----------------------------------------------------------------- */
+/* ---- accounts --------------------------------------------------------------- */
 
 static bool charge(reader *r, uint64_t bytes) {
   if (bytes > r->budget)
@@ -129,7 +129,7 @@ static bool enter(reader *r, uint64_t values) {
   return true;
 }
 
-/* ---- values ------------------------------------------------------------------- */
+/* ---- values ----------------------------------------------------------------- */
 
 static int presize(uint64_t count) {
   return count > INT_MAX / 2 ? INT_MAX / 2 : (int)count;
@@ -212,7 +212,7 @@ static void push_float64(lua_State *L, uint64_t bits) {
   lua_pushnumber(L, value);
 }
 
-/* ---- extensions --------------------------------------------------------------- */
+/* ---- extensions ------------------------------------------------------------- */
 
 /* Pushes the record of the class named by the next value. */
 static bool read_class(reader *r) {
@@ -335,7 +335,7 @@ static bool read_value(reader *r) {
   return false;
 }
 
-/* ---- the whole message -------------------------------------------------------- */
+/* ---- the whole message ------------------------------------------------------ */
 
 static reader reader_of(lua_State *L, const uint8_t *data, size_t length, const codec *rules,
                         fault *why) {

@@ -48,7 +48,7 @@ static bool too_large(writer *w, size_t bytes) {
   return refusal_message(&w->refused, "message too large: %zu bytes > limit %zu", bytes, w->limit);
 }
 
-/* ---- room --------------------------------------------------------------------- */
+/* ---- room ------------------------------------------------------------------- */
 
 static size_t offset(const writer *w) {
   return (size_t)(w->at - w->out->data);
@@ -82,7 +82,7 @@ static bool shift(writer *w, size_t from, size_t bytes) {
   return true;
 }
 
-/* ---- scalars ------------------------------------------------------------------ */
+/* ---- scalars ---------------------------------------------------------------- */
 
 static bool write_string(writer *w, int index) {
   size_t length;
@@ -124,7 +124,7 @@ static bool write_array_head(writer *w, lua_Unsigned count) {
   return true;
 }
 
-/* ---- maps --------------------------------------------------------------------- */
+/* ---- maps ------------------------------------------------------------------- */
 
 /* One byte was reserved at `start`; more pairs than 15 need a longer header. */
 static bool close_map(writer *w, size_t start, size_t pairs) {
@@ -148,7 +148,7 @@ static bool write_map(writer *w, int index) {
   return close_map(w, start, pairs);
 }
 
-/* ---- arrays ------------------------------------------------------------------- */
+/* ---- arrays ----------------------------------------------------------------- */
 
 /* True when the keys are exactly 1 … count. */
 static bool is_sequence(lua_State *L, int index, lua_Unsigned count) {
@@ -250,7 +250,7 @@ static bool write_marked_array(writer *w, int index) {
   return write_array_head(w, count) && write_elements(w, index, 1, count);
 }
 
-/* ---- instances of registered classes ------------------------------------------ */
+/* ---- instances of registered classes ---------------------------------------- */
 
 /* EXT_HEAD bytes were reserved at `start`. */
 static bool close_object(writer *w, size_t start) {
@@ -344,7 +344,7 @@ static bool write_object(writer *w, int index) {
   return close_object(w, start);
 }
 
-/* ---- tables and userdata ------------------------------------------------------ */
+/* ---- tables and userdata ---------------------------------------------------- */
 
 static bool is_marked(lua_State *L, const void *metatable, codec_mark mark) {
   if (!mark_push(L, mark)) return false;
@@ -418,7 +418,7 @@ static bool write_value(writer *w, int index) {
   }
 }
 
-/* ---- the whole message -------------------------------------------------------- */
+/* ---- the whole message ------------------------------------------------------ */
 
 /* Assigns the fields one by one: clearing the whole costs more than a small message. */
 static void writer_init(writer *w, lua_State *L, const codec *rules, buffer *out) {

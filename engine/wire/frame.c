@@ -4,7 +4,7 @@
 #include "wire/codec.h"
 #include "wire/token.h"
 
-/* ---- parsing ------------------------------------------------------------------ */
+/* ---- parsing ---------------------------------------------------------------- */
 
 typedef struct cursor {
   const uint8_t *begin, *at, *end;
@@ -131,7 +131,7 @@ bool frame_peek(const uint8_t *head, size_t length, frame_kind *kind, uint32_t *
   return found.kind == FRAME_NOTIFY || read_number(&c, UINT32_MAX, "", id);
 }
 
-/* ---- building ----------------------------------------------------------------- */
+/* ---- building --------------------------------------------------------------- */
 
 /* Array, kind, id and method header at their longest. */
 enum { HEAD_MAX = 1 + 1 + 5 + TOKEN_HEAD_MAX };

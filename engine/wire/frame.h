@@ -39,7 +39,7 @@ lp_status frame_parse(const uint8_t *data, size_t length, frame *out, fault *fau
  * false when they do not tell. For replies to frames too large to be taken in. */
 bool frame_peek(const uint8_t *head, size_t length, frame_kind *kind, uint32_t *id);
 
-/* ---- writing ------------------------------------------------------------------ */
+/* ---- writing ---------------------------------------------------------------- */
 
 enum { FRAME_PREFIX = 6 }; /* bytes of the ext 32 header */
 
@@ -65,7 +65,7 @@ bool frame_put_string(buffer *out, const char *text, size_t length);
 bool frame_put_integer(buffer *out, int64_t value);
 bool frame_put_boolean(buffer *out, bool value);
 
-/* ---- splitting ---------------------------------------------------------------- */
+/* ---- splitting -------------------------------------------------------------- */
 
 /* Where one frame ends and the next begins, in bytes that come in any pieces. */
 typedef struct frame_splitter {

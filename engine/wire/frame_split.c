@@ -67,7 +67,7 @@ static void hand_out_partial(feed *f, size_t prefix) {
   forget_partial(f->splitter);
 }
 
-/* ---- wrapped frames ----------------------------------------------------------- */
+/* ---- wrapped frames --------------------------------------------------------- */
 
 /* Length of the frame whose prefix begins at `at`, into `length`. */
 static bool read_prefix(feed *f, const uint8_t *at, uint64_t *length) {
@@ -149,7 +149,7 @@ static bool split_wrapped(feed *f) {
   return true;
 }
 
-/* ---- bare frames -------------------------------------------------------------- */
+/* ---- bare frames ------------------------------------------------------------ */
 
 static bool too_large(feed *f, uint64_t bytes) {
   fault_set(f->why, LP_RESOURCE_EXHAUSTED, "message too large: at least %llu bytes > limit %zu",
@@ -242,7 +242,7 @@ static bool split_bare(feed *f) {
   return true;
 }
 
-/* ---- feeding ------------------------------------------------------------------ */
+/* ---- feeding ---------------------------------------------------------------- */
 
 static lp_status run(feed *f) {
   frame_splitter *splitter = f->splitter;

@@ -122,7 +122,7 @@ static inline uint64_t token_children(const token *t) {
   return t->kind == TOKEN_MAP ? t->value * 2 : 0;
 }
 
-/* ---- writing ------------------------------------------------------------------ */
+/* ---- writing ---------------------------------------------------------------- */
 
 static inline uint8_t *token_put_8(uint8_t *at, unsigned first, unsigned value) {
   at[0] = (uint8_t)first;
