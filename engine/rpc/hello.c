@@ -80,12 +80,7 @@ lp_status hello_answered(peer *peer, const frame *frame, fault *fault) {
                      "the engine there speaks version %u of the protocol, this one %d", version,
                      HELLO_VERSION);
   greeted(peer);
-  buffer *out = link_out(&peer->wire);
-  if (!out || !buffer_append(out, peer->early.data, peer->early.length))
-    return fault_set(fault, LP_RESOURCE_EXHAUSTED, "out of memory");
-  buffer_fini(&peer->early);
-  loop_dirty(peer->rpc->node->loop, &peer->flushable);
-  return LP_OK;
+  return peer_write_early(peer, fault) ? LP_OK : fault->status;
 }
 
 lp_status hello_asked(peer *peer, const frame *frame, fault *fault) {

@@ -349,6 +349,17 @@ static void offer_run(message *carried, void *at) {
   offer_drop(carried);
 }
 
+bool peer_write_early(peer *peer, fault *fault) {
+  buffer *out = link_out(&peer->wire);
+  if (!out || !buffer_append(out, peer->early.data, peer->early.length)) {
+    fault_set(fault, LP_RESOURCE_EXHAUSTED, "out of memory");
+    return false;
+  }
+  buffer_fini(&peer->early);
+  loop_dirty(peer->rpc->node->loop, &peer->flushable);
+  return true;
+}
+
 /* Connects to a node of this process. */
 static bool connect_here(peer *peer, place *place, fault *fault) {
   node *node = peer->rpc->node;
@@ -367,7 +378,7 @@ static bool connect_here(peer *peer, place *place, fault *fault) {
   offer_drop(&offered->message);
   peer->state = PEER_IDLE;
   link_close(&peer->wire);
-  fault_set(fault, LP_UNAVAILABLE, "node %s is unavailable: its loop has ended", peer->name);
+  fault_set(fault, LP_UNAVAILABLE, "its loop has ended");
   return false;
 }
 
@@ -401,14 +412,27 @@ bool peer_connect(lua_State *L, peer *peer, fault *fault) {
     fault_set(fault, status, "node %s is unavailable: %s", peer->name, ended.text);
     return false;
   }
-  bool connected = connect_here(peer, &place, fault);
+  bool connected = connect_here(peer, &place, &ended);
   mailbox_unref(place.box);
+  if (!connected) fault_set(fault, ended.status, "node %s is unavailable: %s", peer->name, ended.text);
+  return connected;
+}
+
+/* The target is in this process after all: its start had not come round to it when it was
+ * called first. What was written meanwhile goes ahead. */
+static bool dial_here(peer *peer, const char *key, fault *fault) {
+  place place = {0};
+  if (engine_find(peer->rpc->node->engine, key, &place, fault) != LP_OK) return false;
+  bool connected = connect_here(peer, &place, fault) && peer_write_early(peer, fault);
+  mailbox_unref(place.box);
+  if (!connected) peer->state = PEER_CONNECTING; /* for peer_down, which fails the calls */
   return connected;
 }
 
 bool peer_dial(peer *peer, const char *text, fault *fault) {
   address address;
   if (address_parse(text, &address, fault) != LP_OK) return false;
+  if (address.kind == ADDRESS_INPROC) return dial_here(peer, address.name, fault);
   loop *loop = peer->rpc->node->loop;
   peer->state = PEER_CONNECTING;
   peer->wire.stream = stream_connect(loop->poller, &loop->scratch, &address, SOCKET_BUFFER,

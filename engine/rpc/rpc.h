@@ -131,6 +131,8 @@ void peer_accept_fd(rpc *rpc, int fd);
 bool peer_connect(lua_State *L, peer *peer, fault *fault);
 /* Connects an idle or connecting peer to an address (the connector's answer). */
 bool peer_dial(peer *peer, const char *address, fault *fault);
+/* On a link that has just opened: what was written before, while it was connecting. */
+bool peer_write_early(peer *peer, fault *fault);
 /* Fails every pending call and closes the link; a peer with a target may be used again. */
 void peer_down(peer *peer, lp_status status, const char *text);
 
