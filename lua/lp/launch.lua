@@ -134,6 +134,20 @@ local function pack_node(node, packing, classes)
   error(("node %s: %s"):format(node.name, bundle), 0)
 end
 
+--- Options that have a name and a check but no effect yet: better refused than ignored.
+local not_yet = {"max_pending", "max_concurrency", "on_full", "on_failure", "restart",
+                 "priority_methods", "listen"}
+
+local function check_options(program)
+  for _, node in ipairs(program:all_nodes()) do
+    for _, name in ipairs(not_yet) do
+      if node.settings[name] ~= nil then
+        return ("node %s: option %s is not available in this version"):format(node.name, name)
+      end
+    end
+  end
+end
+
 --- The record of a node that the service and the node itself work from.
 local function describe(node, group, packing, classes, settings)
   local resources = settings.resources[node.label] or {}
@@ -333,8 +347,9 @@ function launch.launch(program, given)
   program = choose(program, 2)
   local settings = merge(options.check("lp.launch", schema, given or {}, 2))
   if launch.intercept then return launch.intercept(program) end
-  local ok, mistake = program:check()
-  if not ok then error("lp.launch: " .. mistake, 2) end
+  local _, mistake = program:check()
+  mistake = mistake or check_options(program)
+  if mistake then error("lp.launch: " .. mistake, 2) end
   settings.resources = check_resources(program, settings.resources, 2)
   settings.name = settings.name or program.name
   settings.launch_type = settings.launch_type or "local_mt"

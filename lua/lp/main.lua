@@ -137,7 +137,7 @@ function commands.run(parsed)
   if package.loaded["lp.flags"] then package.loaded["lp.flags"].finish() end
   local ok, err = xpcall(launch_returned, core.handler, returned)
   if not ok then
-    complain(tostring(err))
+    complain((tostring(err):gsub("^lp/main%.lua:%d+: ", ""))) -- no line of the user's
     leave(1)
   end
   return status_of(wait_for_all(launch.runs))

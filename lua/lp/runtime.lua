@@ -119,6 +119,7 @@ function runtime.boot(bytes)
   runtime.spec = spec
   set_context(spec)
   seed(spec)
+  if spec.options.gc then collectgarbage(spec.options.gc) end
   require "lp.stdio"
   require "lp.require"
   local lifecycle = require "lp.lifecycle"
