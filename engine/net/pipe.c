@@ -5,6 +5,7 @@
 
 #include <stdatomic.h>
 
+#include "base/list.h"
 #include "base/memory.h"
 
 enum { PARCEL_KEEP = 1 << 20 }; /* larger buffers are not kept for reuse */
@@ -13,7 +14,6 @@ typedef struct parcel {
   message message;
   pipe_end *to;
   buffer bytes;
-  bool closing; /* the sender's end was freed behind these bytes */
 } parcel;
 
 typedef struct pipe pipe;
@@ -26,6 +26,7 @@ struct pipe_end {
   void *owner;
   parcel *filling; /* what pipe_out appends to */
   parcel *spare;   /* an empty one, its buffer allocated */
+  message closing; /* what pipe_free sends, so that closing needs no memory */
   atomic_bool open;
 };
 
@@ -65,8 +66,6 @@ static void parcel_run(message *carried, void *loop) {
   pipe *shared = end->pipe;
   if (atomic_load(&end->open) && arrived->bytes.length)
     end->events->on_data(end->owner, arrived->bytes.data, arrived->bytes.length);
-  if (atomic_load(&end->open) && arrived->closing)
-    end->events->on_close(end->owner, LP_UNAVAILABLE, "the other end was closed");
   if (atomic_load(&end->open) && !end->spare && arrived->bytes.capacity <= PARCEL_KEEP) {
     arrived->bytes.length = 0;
     end->spare = arrived;
@@ -74,6 +73,18 @@ static void parcel_run(message *carried, void *loop) {
     parcel_free(arrived);
   }
   pipe_unref(shared);
+}
+
+static void closing_drop(message *carried) {
+  pipe_unref(list_entry(carried, pipe_end, closing)->pipe);
+}
+
+static void closing_run(message *carried, void *loop) {
+  (void)loop;
+  pipe_end *end = list_entry(carried, pipe_end, closing)->other;
+  if (atomic_load(&end->open))
+    end->events->on_close(end->owner, LP_UNAVAILABLE, "the other end was closed");
+  closing_drop(carried);
 }
 
 static parcel *parcel_new(void) {
@@ -93,15 +104,12 @@ bool pipe_new(mailbox *box_a, mailbox *box_b, pipe_end **a, pipe_end **b) {
     end->pipe = made;
     end->other = &made->ends[!i];
     end->box = mailbox_ref(i ? box_b : box_a);
+    end->closing = (message){.run = closing_run, .drop = closing_drop};
     atomic_init(&end->open, true);
-    end->spare = parcel_new(); /* so that closing needs no memory */
   }
   *a = &made->ends[0];
   *b = &made->ends[1];
-  if (made->ends[0].spare && made->ends[1].spare) return true;
-  atomic_store(&made->references, 1);
-  pipe_unref(made);
-  return false;
+  return true;
 }
 
 void pipe_attach(pipe_end *end, const stream_events *events, void *owner) {
@@ -117,9 +125,8 @@ buffer *pipe_out(pipe_end *end) {
   return end->filling ? &end->filling->bytes : NULL;
 }
 
-static bool parcel_send(pipe_end *end, parcel *sent, bool closing) {
+static bool parcel_send(pipe_end *end, parcel *sent) {
   sent->to = end->other;
-  sent->closing = closing;
   atomic_fetch_add(&end->pipe->references, 1);
   if (mailbox_push(end->other->box, MAILBOX_MAIL, &sent->message)) return true;
   parcel_free(sent);
@@ -135,7 +142,7 @@ bool pipe_flush(pipe_end *end) {
     parcel_free(sent);
     return false;
   }
-  return parcel_send(end, sent, false);
+  return parcel_send(end, sent);
 }
 
 size_t pipe_queued(const pipe_end *end) {
@@ -144,11 +151,10 @@ size_t pipe_queued(const pipe_end *end) {
 
 void pipe_free(pipe_end *end) {
   if (!end) return;
+  pipe_flush(end);
   atomic_store(&end->open, false);
-  parcel *last = end->filling ? end->filling : end->spare ? end->spare : parcel_new();
-  if (last == end->spare) end->spare = NULL;
-  end->filling = NULL;
-  /* Out of memory here leaves the other end to notice at its next flush. */
-  if (last) parcel_send(end, last, true);
-  pipe_unref(end->pipe);
+  pipe *shared = end->pipe;
+  atomic_fetch_add(&shared->references, 1);
+  if (!mailbox_push(end->other->box, MAILBOX_MAIL, &end->closing)) closing_drop(&end->closing);
+  pipe_unref(shared);
 }
