@@ -19,10 +19,13 @@ static int step(lua_State *L, task *task, lua_State *co, int nargs, int mode, lu
   bool outer = task->can_yield;
   int level = task->depth++;
   task->can_yield = outer && lua_isyieldable(L);
-  interrupt_running(node->loop, co);
+  if (node->closing)
+    task_watch_closing(co); /* and no kill may replace that hook */
+  else
+    interrupt_running(node->loop, co);
   int results = 0;
   int status = lua_resume(co, L, nargs, &results);
-  interrupt_running(node->loop, L);
+  if (!node->closing) interrupt_running(node->loop, L);
   task->can_yield = outer;
   if (status == LUA_YIELD && node->mark != MARK_NONE) {
     coroutine_tag(co, true);
@@ -70,6 +73,7 @@ static int refuse(lua_State *L, int mode, const char *text) {
 static int start(lua_State *L, lua_State *co, int first, int mode) {
   task *task = task_current(L);
   int nargs = lua_gettop(L) - first + 1;
+  if (co == L) return refuse(L, mode, "cannot resume non-suspended coroutine");
   if (coroutine_waits(co))
     return refuse(L, mode, "cannot resume a coroutine that waits in the engine");
   if (lua_status(co) == LUA_OK && lua_gettop(co) == 0)
@@ -80,6 +84,16 @@ static int start(lua_State *L, lua_State *co, int first, int mode) {
   return step(L, task, co, nargs, mode, step_again);
 }
 
+/* lua_resetthread, which runs close handlers in `co`: that is where an interrupt has to look. */
+static int reset(lua_State *L, lua_State *co) {
+  node *node = node_of(L);
+  if (node->closing) return lua_resetthread(co);
+  interrupt_running(node->loop, co);
+  int status = lua_resetthread(co);
+  interrupt_running(node->loop, L);
+  return status;
+}
+
 /* The coroutine of a wrap failed: its error is raised here, with its traceback kept. */
 static int wrap_failed(lua_State *L, lua_State *co) {
   int status = lua_status(co);
@@ -87,7 +101,7 @@ static int wrap_failed(lua_State *L, lua_State *co) {
   lua_xmove(co, L, 1);
   if (dead) {
     failure_keep_trace(L, co);
-    if (lua_resetthread(co) != LUA_OK) {
+    if (reset(L, co) != LUA_OK) {
       lua_pop(L, 1);
       lua_xmove(co, L, 1);
     }
@@ -184,7 +198,7 @@ static int coroutine_close(lua_State *L) {
   lua_State *co = check_coroutine(L);
   const char *status = status_name(L, co);
   if (*status != 's' && *status != 'd') return luaL_error(L, "cannot close a %s coroutine", status);
-  if (lua_resetthread(co) == LUA_OK) {
+  if (reset(L, co) == LUA_OK) {
     lua_pushboolean(L, 1);
     return 1;
   }

@@ -50,6 +50,7 @@ static task *task_create(lua_State *L, node *node) {
     return NULL;
   }
   made->node = node;
+  made->wait = node->first_wait;
   made->co = co;
   made->anchor = anchor;
   made->slot = slot;
@@ -61,9 +62,9 @@ static task *task_create(lua_State *L, node *node) {
 
 task *task_new(lua_State *L, const task_kind *kind, void *context) {
   node *node = node_of(L);
+  luaL_checkstack(L, 4, NULL);
   list *idle = list_pop(&node->idle);
   if (idle) node->idle_count--;
-  luaL_checkstack(L, 4, NULL);
   task *made = idle ? list_entry(idle, task, link) : task_create(L, node);
   made->state = TASK_NEW;
   made->kind = kind;
@@ -71,12 +72,14 @@ task *task_new(lua_State *L, const task_kind *kind, void *context) {
   made->wait++;
   made->inner_count = made->shield = made->nargs = 0;
   made->cancelled = made->raise = LP_OK;
+  made->failed = false;
   made->raise_text = NULL;
   made->abandon = NULL;
   made->waiting_for = NULL;
   made->deadline = CLOCK_NEVER;
   made->waiter = made->co;
   node->task_count++;
+  coroutine_tag(made->co, true);
   lua_pushcfunction(made->co, task_base);
   return made;
 }
@@ -86,6 +89,8 @@ void task_free(task *task) {
   list_remove(&task->link);
   timer_stop(&node->loop->timers, &task->timer);
   node->tasks[task->slot] = NULL;
+  /* Tokens of this slot that are still about must not name a wait of its next task. */
+  if (task->wait >= node->first_wait) node->first_wait = task->wait + 1;
   mem_free(task->inner);
   mem_free(task);
 }
@@ -97,6 +102,7 @@ static void task_retire(task *task, bool usable) {
   if (node->sliced == task) node->sliced = NULL;
   timer_stop(&node->loop->timers, &task->timer);
   list_remove(&task->link);
+  coroutine_tag(task->co, false);
   task->state = TASK_IDLE;
   if (usable && node->idle_count < TASK_KEEP_IDLE && !node->closing) {
     list_push(&node->idle, &task->link);
@@ -139,13 +145,14 @@ static int task_base(lua_State *L) {
 
 /* What the coroutine said when `done` itself failed. */
 static const char *task_last_words(task *task) {
-  const char *text = lua_tostring(task->co, -1);
-  return text ? text : "the result could not be delivered";
+  bool is_text = lua_type(task->co, -1) == LUA_TSTRING; /* converting might raise */
+  return is_text ? lua_tostring(task->co, -1) : "the result could not be delivered";
 }
 
 /* What a resume came back with. */
 static void task_settle(task *task, int status) {
   node *node = task->node;
+  coroutine_tag(task->co, true);
   if (status == LUA_OK) {
     task_retire(task, true);
   } else if (status != LUA_YIELD) {
@@ -174,6 +181,7 @@ void task_resume(task *task) {
   task->state = TASK_RUNNING;
   task->depth = 0;
   task->can_yield = true;
+  coroutine_tag(task->co, false);
   node->entered++;
   interrupt_running(node->loop, task->co);
   int results;
@@ -262,6 +270,13 @@ bool task_interrupt(task *task, lp_status status, const char *text) {
   return true;
 }
 
+void task_fail(task *task, lp_status status, const char *text) {
+  if (task->state != TASK_WAITING) return;
+  task->raise = status;
+  task->raise_text = text;
+  task_wake(task, 0);
+}
+
 void task_cancel(task *task, lp_status status, const char *text) {
   if (task->cancelled == LP_OK) {
     task->cancelled = status;
@@ -275,15 +290,20 @@ void task_cancel(task *task, lp_status status, const char *text) {
 /* Close handlers get until node->close_by; then every further step raises. */
 static void close_hook(lua_State *L, lua_Debug *activation) {
   (void)activation;
-  if (clock_now() < node_of(L)->close_by) return;
+  if (!node_of(L)->closing) lua_sethook(L, NULL, 0, 0); /* a coroutine that outlived it */
+  if (!node_of(L)->closing || clock_now() < node_of(L)->close_by) return;
   lua_sethook(L, close_hook, LUA_MASKCOUNT | LUA_MASKLINE, 1);
   luaL_error(L, "a close handler took too long and was stopped");
+}
+
+void task_watch_closing(lua_State *co) {
+  lua_sethook(co, close_hook, LUA_MASKCOUNT, CLOSE_STEP);
 }
 
 static void coroutine_close_now(task *task, lua_State *co) {
   node *node = task->node;
   coroutine_tag(co, false);
-  lua_sethook(co, close_hook, LUA_MASKCOUNT, CLOSE_STEP);
+  task_watch_closing(co);
   interrupt_running(node->loop, NULL); /* a kill must not replace the hook */
   lua_resetthread(co);
   lua_sethook(co, NULL, 0, 0);

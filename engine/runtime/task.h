@@ -92,10 +92,16 @@ void task_wake(task *task, int nargs);
 /* Ends the wait it is in with an error, this once; false: it is in none (or shielded). The
  * text must live until the task has run. */
 bool task_interrupt(task *task, lp_status status, const char *text);
+/* Ends this wait with an error; makes nothing, so that it serves when memory is out. `text`
+ * is static. What was waited for has let go of the task already. */
+void task_fail(task *task, lp_status status, const char *text);
+
 /* Ends its waits with an error of this status, now and later. */
 void task_cancel(task *task, lp_status status, const char *text);
 /* Closes its coroutines innermost first, runs nothing more of it. */
 void task_close(task *task, lp_status status, const char *text);
+/* While a task is closed: has code that runs in `co` end in time, too. */
+void task_watch_closing(lua_State *co);
 /* Resumes a ready task. */
 void task_resume(task *task);
 /* Frees a task that is idle or closed (its node is going). */
@@ -103,7 +109,8 @@ void task_free(task *task);
 
 /* Replaces coroutine.* in the state by the engine's (coroutine.c). May raise. */
 int coroutine_open(lua_State *L);
-/* Tag of a user coroutine that waits in the engine: others must not resume it. */
+/* Tag of a coroutine that waits in the engine, and of a task's own while it does not run:
+ * others must not resume it. */
 static inline bool coroutine_waits(lua_State *co) {
   return *(uintptr_t *)lua_getextraspace(co) & 1;
 }
