@@ -426,12 +426,12 @@ static int start_node(lua_State *L) {
   open_core(L);
   if (request->open) request->open(L);
   lua_settop(L, 1);
+  lua_pushcfunction(L, run_boot);
+  lua_pushstring(L, request->boot.module);
+  lua_pushstring(L, request->boot.field);
+  lua_pushlstring(L, request->boot.argument, request->boot.length);
   task *task = task_new(L, &main_kind, NULL);
-  lua_State *co = task->co;
-  lua_pushcfunction(co, run_boot);
-  lua_pushstring(co, request->boot.module);
-  lua_pushstring(co, request->boot.field);
-  lua_pushlstring(co, request->boot.argument, request->boot.length);
+  lua_xmove(L, task->co, 4);
   task_start(task, 3);
   return 0;
 }
@@ -441,8 +441,10 @@ node *core_node(loop *loop, const node_request *request, fault *fault) {
       node_new(loop, request->name, request->key, &rpc_hooks, request->memory_limit, fault);
   if (!made) return NULL;
   if (request->id) made->id = request->id;
-  if (!request->id && engine_add(loop->engine, request->key, loop->box, made->id) != LP_OK) {
-    fault_set(fault, LP_ALREADY_EXISTS, "there is a node %s already", request->name);
+  lp_status status = LP_OK;
+  if (!request->id) status = engine_add(loop->engine, request->key, loop->box, made->id, NULL);
+  if (status != LP_OK) {
+    fault_set(fault, status, "cannot enter node %s: %s", request->name, lp_strerror(status));
     node_abort(made);
     return NULL;
   }

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -50,7 +51,7 @@ typedef struct hosted_child {
 
 struct host {
   engine engine;
-  node *service;
+  uint64_t service; /* id of the policy's node; see host_service */
   printer *printer;
   host_options options;
   size_t held_back; /* bytes counted as queued although the printer has them */
@@ -60,6 +61,7 @@ struct host {
   timer tick;
   poller_watch *signals;
   list rundirs;
+  bool closing;          /* host_free is at work */
   atomic_int live_nodes; /* for host_free, which another thread calls */
 };
 
@@ -95,9 +97,20 @@ static int tell(lua_State *L) {
   return 0;
 }
 
+/* The policy's node, NULL once it has ended. Its loop hosts no other. */
+static node *host_service(const host *host) {
+  return loop_find_node(host->engine.service, host->service);
+}
+
+/* What the policy cannot be told it would wait for without end: then it has failed. */
 static void host_tell(host *host, told told) {
+  node *service = host_service(host);
+  fault fault;
   told.host = host;
-  if (host->service) node_enter(host->service, tell, &told, NULL);
+  if (!service || node_enter(service, tell, &told, &fault)) return;
+  node_set_end(service, fault.status, fault.text);
+  service->killed = true;
+  node_ready(service);
 }
 
 /* ---- output ----------------------------------------------------------------- */
@@ -129,6 +142,15 @@ static void print_event(host *host, const event *event) {
 }
 
 static void forget_node(host *host, uint64_t id);
+static void host_clear(host *host);
+
+/* The policy has ended without being asked to, most likely for want of memory: nobody is left
+ * to end things in order. What is in this process goes with it. */
+static void service_failed(host *host, const event *event) {
+  static const char words[] = "lp: the engine's service ended: ";
+  printer_lines(host->printer, 2, words, -1, event->text, event->length);
+  host_clear(host);
+}
 
 static void on_event(engine *engine, const event *event) {
   host *host = engine->owner;
@@ -142,6 +164,7 @@ static void on_event(engine *engine, const event *event) {
                              .length = event->length});
       break;
     case EVENT_NODE_ENDED:
+      if (event->id == host->service && !host->closing) service_failed(host, event);
       forget_node(host, event->id);
       host_tell(host, (told){.kind = "node",
                              .first = (lua_Integer)event->id,
@@ -243,16 +266,21 @@ static hosted_node *find_node(host *host, uint64_t id) {
   return NULL;
 }
 
+/* Ends a loop of ours that has no node. */
+static void loop_release(host *host, hosted_loop *hosted) {
+  for (list *each = host->nodes.next; each != &host->nodes; each = each->next)
+    if (list_entry(each, hosted_node, link)->at == hosted) return;
+  if (!hosted->foreign) loop_drop(host, hosted);
+}
+
 static void forget_node(host *host, uint64_t id) {
   hosted_node *hosted = find_node(host, id);
   if (!hosted || hosted->at->foreign) return;
   hosted_loop *at = hosted->at;
   list_remove(&hosted->link);
   mem_free(hosted);
+  loop_release(host, at);
   atomic_fetch_sub(&host->live_nodes, 1);
-  for (list *each = host->nodes.next; each != &host->nodes; each = each->next)
-    if (list_entry(each, hosted_node, link)->at == at) return;
-  loop_drop(host, at);
 }
 
 /* Travels to the loop that is to make the node. */
@@ -261,12 +289,14 @@ typedef struct birth {
   uint64_t id;
   size_t memory_limit, length;
   char *name, *key, *argument;
+  event *failure; /* reserved for telling that it came to nothing */
 } birth;
 
 static void birth_free(birth *birth) {
   mem_free(birth->name);
   mem_free(birth->key);
   mem_free(birth->argument);
+  mem_free(birth->failure);
   mem_free(birth);
 }
 
@@ -286,8 +316,8 @@ static void birth_run(message *carried, void *at) {
   if (!core_node(loop, &request, &fault)) {
     atomic_fetch_sub(&loop->node_count, 1);
     engine_end(loop->engine, born->key, LP_UNAVAILABLE, fault.text);
-    engine_post(loop->engine, EVENT_NODE_ENDED, born->id, (int)fault.status, born->key, fault.text,
-                strlen(fault.text));
+    engine_post_end(loop->engine, born->failure, born->id, fault.status, fault.text);
+    born->failure = NULL;
   }
   birth_free(born);
 }
@@ -299,18 +329,37 @@ static char *copy_bytes(const char *bytes, size_t length) {
 }
 
 static birth *birth_new(lua_State *L, host *host) {
+  size_t limit = (size_t)luaL_optinteger(L, 6, 0), length;
+  const char *argument = luaL_checklstring(L, 3, &length);
   birth *born = mem_new(sizeof *born);
   if (!born) return NULL;
-  const char *argument = luaL_checklstring(L, 3, &born->length);
   born->message = (message){.run = birth_run, .drop = birth_drop};
   born->id = atomic_fetch_add(&host->engine.next_id, 1);
   born->name = mem_strdup(lua_tostring(L, 1));
   born->key = mem_strdup(lua_tostring(L, 2));
-  born->memory_limit = (size_t)luaL_optinteger(L, 6, 0);
-  born->argument = copy_bytes(argument, born->length);
-  if (born->name && born->key && born->argument) return born;
+  born->failure = engine_reserve(lua_tostring(L, 2));
+  born->memory_limit = limit;
+  born->length = length;
+  born->argument = copy_bytes(argument, length);
+  if (born->name && born->key && born->argument && born->failure) return born;
   birth_free(born);
   return NULL;
+}
+
+/* Enters the node everywhere and sends it on its way. Who finds it in the directory can rely
+ * on its birth being ahead in the queue. On failure nothing remains of it. */
+static lp_status host_place(host *host, hosted_loop *at, birth *born, hosted_node *hosted) {
+  uint64_t id = born->id;
+  *hosted = (hosted_node){.id = id, .at = at};
+  list_push(&host->nodes, &hosted->link);
+  atomic_fetch_add(&host->live_nodes, 1);
+  atomic_fetch_add(&at->loop->node_count, 1);
+  lp_status status = engine_add(&host->engine, born->key, at->loop->box, id, &born->message);
+  if (status == LP_OK) return LP_OK;
+  list_remove(&hosted->link);
+  atomic_fetch_sub(&host->live_nodes, 1);
+  atomic_fetch_sub(&at->loop->node_count, 1);
+  return status;
 }
 
 /* start(name, key, argument, loop name or nil, threads, memory limit or nil) -> id */
@@ -324,22 +373,16 @@ static int host_start(lua_State *L) {
   if (!at) return raise_fault(L, &fault);
   birth *born = birth_new(L, host);
   hosted_node *hosted = born ? mem_new(sizeof *hosted) : NULL;
-  if (!hosted) {
+  uint64_t id = born ? born->id : 0;
+  lp_status status = hosted ? host_place(host, at, born, hosted) : LP_RESOURCE_EXHAUSTED;
+  if (status != LP_OK) {
+    mem_free(hosted);
     if (born) birth_free(born);
-    return failure_raise(L, LP_RESOURCE_EXHAUSTED, "no memory for a node");
+    loop_release(host, at);
+    return failure_raisef(L, status, "cannot start node %s: %s", lua_tostring(L, 1),
+                          lp_strerror(status));
   }
-  hosted->id = born->id;
-  hosted->at = at;
-  list_push(&host->nodes, &hosted->link);
-  atomic_fetch_add(&host->live_nodes, 1);
-  atomic_fetch_add(&at->loop->node_count, 1);
-  uint64_t id = born->id;
   lua_pushinteger(L, (lua_Integer)id);
-  /* The mailbox is open while the loop has a node. Who finds the node in the directory can
-   * rely on its birth being ahead in the queue. */
-  mailbox_push(at->loop->box, MAILBOX_MAIL, &born->message);
-  if (engine_add(&host->engine, lua_tostring(L, 2), at->loop->box, id) != LP_OK)
-    return failure_raisef(L, LP_RESOURCE_EXHAUSTED, "cannot enter node %s", lua_tostring(L, 1));
   return 1;
 }
 
@@ -413,7 +456,7 @@ static int host_listen(lua_State *L) {
   fault fault;
   int fd;
   hosted_node *hosted = find_node(host, (uint64_t)luaL_checkinteger(L, 1));
-  uint64_t id = hosted ? hosted->id : host->service->id;
+  uint64_t id = hosted ? hosted->id : host->service;
   loop *at = hosted ? hosted->at->loop : host->engine.service;
   if (!hosted && luaL_checkinteger(L, 1) != 0)
     return failure_raise(L, LP_UNAVAILABLE, "the node has ended");
@@ -421,7 +464,8 @@ static int host_listen(lua_State *L) {
     return failure_raisef(L, LP_INVALID_ARGUMENT, "socket path too long: %s", path);
   strcpy(address.name, path);
   if (listener_bind(&address, &fd, NULL, &fault) != LP_OK) return raise_fault(L, &fault);
-  rpc_listen(at->box, id, fd, path);
+  if (!rpc_listen(at->box, id, fd, path))
+    return failure_raisef(L, LP_RESOURCE_EXHAUSTED, "no memory to listen on %s", path);
   return 0;
 }
 
@@ -468,6 +512,12 @@ static void close_pair(int pair[2]) {
   if (pair[1] >= 0) close(pair[1]);
 }
 
+/* Ends a process that has just been started and cannot be watched. */
+static void kill_unwatched(pid_t pid) {
+  kill(-pid, SIGKILL);
+  while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) continue;
+}
+
 /* spawn(file, argv, envp, prefix, hue) -> pid. Its output is printed behind the prefix; when
  * ours goes to one file, its stdout and stderr share one pipe, so that their order is kept. */
 static int host_spawn(lua_State *L) {
@@ -496,7 +546,7 @@ static int host_spawn(lua_State *L) {
     made->host = host;
     list_init(&made->link);
     made->child = child_watch(host->engine.service->poller, pid, on_child, made, &fault);
-    if (!made->child) kill(-pid, SIGKILL);
+    if (!made->child) kill_unwatched(pid);
   }
   if (status != LP_OK || !made->child) {
     close_pair(out);
@@ -509,6 +559,10 @@ static int host_spawn(lua_State *L) {
   if (!merged)
     made->sources[1] =
         printer_source_new(host->printer, err[0], 2, prefix, hue, source_ended, made);
+  if (!made->sources[0] || (!merged && !made->sources[1])) {
+    child_signal(made->child, SIGKILL, 1); /* on_child frees */
+    return failure_raise(L, LP_RESOURCE_EXHAUSTED, "cannot start a process: no memory for output");
+  }
   lua_pushinteger(L, pid);
   return 1;
 }
@@ -729,8 +783,9 @@ static bool host_equip(host *host, fault *fault) {
   printer_on_room(host->printer, on_room, host);
   node_request request = {
       .name = "service", .key = "service", .boot = host->options.service, .open = open_host};
-  host->service = core_node(service, &request, fault);
-  if (!host->service) return false;
+  node *node = core_node(service, &request, fault);
+  if (!node) return false;
+  host->service = node->id;
   if (host->options.signal_fd >= 0)
     host->signals =
         poller_watch_new(service->poller, host->options.signal_fd, POLLER_READ, on_signals, host);
@@ -818,22 +873,8 @@ loop *host_service_loop(host *host) {
   return host->engine.service;
 }
 
-/* Ends the service on its own thread: its node, its children's watches, its run folder. */
-typedef struct farewell {
-  message message;
-  host *host;
-} farewell;
-
-static void farewell_run(message *carried, void *at) {
-  host *host = ((farewell *)carried)->host;
-  loop *service = at;
-  node *ending = host->service;
-  if (ending && !list_empty(&ending->ready) && !mailbox_closed(service->box)) {
-    mailbox_push(service->box, MAILBOX_MAIL, carried); /* what it was told comes first */
-    return;
-  }
-  host->service = NULL;
-  poller_watch_free(host->signals);
+/* Kills the children and removes the run folders. */
+static void host_clear(host *host) {
   while (!list_empty(&host->children)) {
     hosted_child *one = list_entry(host->children.next, hosted_child, link);
     child_signal(one->child, SIGKILL, 1);
@@ -843,8 +884,28 @@ static void farewell_run(message *carried, void *at) {
     list_remove(&one->link);
     mem_free(one);
   }
-  timer_stop(&service->timers, &host->tick);
   while (!list_empty(&host->rundirs)) dir_remove(list_entry(host->rundirs.next, hosted_dir, link));
+}
+
+/* Ends the service on its own thread: its node, its children's watches, its run folder. */
+typedef struct farewell {
+  message message;
+  host *host;
+} farewell;
+
+static void farewell_run(message *carried, void *at) {
+  host *host = ((farewell *)carried)->host;
+  loop *service = at;
+  node *ending = host_service(host);
+  if (ending && !list_empty(&ending->ready) && !mailbox_closed(service->box)) {
+    mailbox_push(service->box, MAILBOX_MAIL, carried); /* what it was told comes first */
+    return;
+  }
+  host->closing = true;
+  poller_watch_free(host->signals);
+  host->signals = NULL;
+  timer_stop(&service->timers, &host->tick);
+  host_clear(host);
   if (ending) {
     node_set_end(ending, LP_OK, "the engine was closed");
     ending->killed = true;

@@ -17,8 +17,9 @@ struct future {
   bool of_task;  /* of a spawned task: an outcome nobody reads is a node failure */
   pending *call; /* what it waits for, so that cancel reaches it */
   task *task;
-  const char *lost;  /* static text of a failure that came without Lua */
-  uint64_t *waiters; /* tokens of waiting tasks */
+  const char *lost;      /* static text of a failure that came without Lua, */
+  lp_status lost_status; /* and its code */
+  uint64_t *waiters;     /* tokens of waiting tasks */
   int waiter_count, waiter_size;
 };
 
@@ -65,6 +66,16 @@ static uint64_t token_of(const task *task) {
   return (uint64_t)(uint32_t)task->slot << 32 | task->wait;
 }
 
+/* The waiting task lets go when the wait ends otherwise. */
+static void waiter_remove(task *task) {
+  future *future = task->waiting_for;
+  for (int i = 0; i < future->waiter_count; i++) {
+    if (future->waiters[i] != token_of(task)) continue;
+    future->waiters[i] = future->waiters[--future->waiter_count];
+    return;
+  }
+}
+
 static void waiter_add(lua_State *L, future *future, task *task) {
   if (future->waiter_count == future->waiter_size) {
     int size = future->waiter_size ? future->waiter_size * 2 : 2;
@@ -78,20 +89,15 @@ static void waiter_add(lua_State *L, future *future, task *task) {
   }
   task->wait++;
   future->waiters[future->waiter_count++] = token_of(task);
-}
-
-static void waiter_remove(future *future, const task *task) {
-  for (int i = 0; i < future->waiter_count; i++) {
-    if (future->waiters[i] != token_of(task)) continue;
-    future->waiters[i] = future->waiters[--future->waiter_count];
-    return;
-  }
+  task->waiting_for = future; /* alive: it is an argument of the call that waits */
+  task->abandon = waiter_remove;
 }
 
 static void wake_waiters(node *node, future *future) {
   for (int i = 0; i < future->waiter_count; i++) {
     task *task = node->tasks[future->waiters[i] >> 32];
-    if (task && token_of(task) == future->waiters[i]) task_wake(task, 0);
+    if (task && token_of(task) == future->waiters[i] && task->waiting_for == future)
+      task_wake(task, 0);
   }
   future->waiter_count = 0;
 }
@@ -141,11 +147,12 @@ void future_settle(lua_State *L, int index, bool ok, int count) {
   run_callbacks(L, index);
 }
 
-void future_abandon(future *future, const char *text) {
+void future_abandon(node *node, future *future, lp_status status, const char *text) {
   if (future->status != PENDING) return;
-  node *node = future->task->node;
-  future->status = CANCELLED;
+  future->status = status == LP_CANCELLED ? CANCELLED : FAILED;
   future->lost = text;
+  future->lost_status = status;
+  future->call = NULL;
   future->task = NULL;
   wake_waiters(node, future);
 }
@@ -153,9 +160,11 @@ void future_abandon(future *future, const char *text) {
 /* ---- methods ---------------------------------------------------------------- */
 
 static void push_error(lua_State *L, const future *future) {
-  if (lua_getiuservalue(L, 1, UV_VALUE) != LUA_TNIL) return;
-  lua_pop(L, 1);
-  failure_push(L, LP_CANCELLED, future->lost ? future->lost : "the future was cancelled");
+  if (!future->lost) {
+    lua_getiuservalue(L, 1, UV_VALUE);
+    return;
+  }
+  failure_push(L, future->lost_status, future->lost);
 }
 
 static int push_result(lua_State *L, future *future) {
@@ -191,7 +200,6 @@ static int push_outcome(lua_State *L, future *future, lua_KContext want) {
 static int waited(lua_State *L, int status, lua_KContext want) {
   (void)status;
   future *future = future_check(L);
-  if (future->status == PENDING) waiter_remove(future, node_of(L)->current);
   task_after_wait(L);
   if (future->status == PENDING)
     return failure_raise(L, LP_DEADLINE_EXCEEDED,
@@ -277,6 +285,7 @@ static int future_gc(lua_State *L) {
   future *future = lua_touserdata(L, 1);
   mem_free(future->waiters);
   future->waiters = NULL;
+  future->waiter_count = future->waiter_size = 0; /* a finaliser may have kept it */
   if (future->status == FAILED && future->of_task && !future->read) {
     lua_getiuservalue(L, 1, UV_VALUE);
     node_fail(L);

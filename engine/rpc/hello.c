@@ -55,12 +55,14 @@ static bool put_self(buffer *out, const char *name) {
          frame_put_string(out, name, strlen(name));
 }
 
-void hello_send(peer *peer) {
+bool hello_send(peer *peer) {
   buffer *out = stream_out(peer->wire.stream);
   size_t start;
-  if (frame_begin_request(out, false, 0, HELLO_METHOD, strlen(HELLO_METHOD), false, &start) &&
-      put_self(out, peer->rpc->node->name))
-    frame_end(out, false, start);
+  if (!frame_begin_request(out, false, 0, HELLO_METHOD, strlen(HELLO_METHOD), false, &start) ||
+      !put_self(out, peer->rpc->node->name))
+    return false;
+  frame_end(out, false, start);
+  return true;
 }
 
 /* From now on this is an engine speaking to an engine. */
@@ -86,6 +88,8 @@ lp_status hello_answered(peer *peer, const frame *frame, fault *fault) {
 lp_status hello_asked(peer *peer, const frame *frame, fault *fault) {
   buffer *out = link_out(&peer->wire);
   size_t start;
+  if (!peer->foreign)
+    return fault_set(fault, LP_INVALID_ARGUMENT, "the peer greeted a second time");
   if (!out || !frame_begin_response(out, false, frame->id, false, &start) ||
       !put_self(out, peer->rpc->node->name))
     return fault_set(fault, LP_RESOURCE_EXHAUSTED, "out of memory");
@@ -102,12 +106,12 @@ lp_status hello_asked(peer *peer, const frame *frame, fault *fault) {
   return LP_OK;
 }
 
-/* A notification of one element, a number or a text. Lost when memory is out. */
-static void notify(peer *peer, const char *method, const char *text, uint32_t number) {
+/* A notification of one element, a number or a text. False when memory is out. */
+static bool notify(peer *peer, const char *method, const char *text, uint32_t number) {
   size_t start;
-  if (peer->state != PEER_OPEN || peer->foreign) return;
+  if (peer->state != PEER_OPEN || peer->foreign) return true;
   buffer *out = peer_write_begin(peer, &start);
-  if (!out) return;
+  if (!out) return false;
   size_t frame_at;
   bool written =
       frame_begin_notify(out, true, method, strlen(method), false, &frame_at) &&
@@ -118,10 +122,11 @@ static void notify(peer *peer, const char *method, const char *text, uint32_t nu
   } else {
     peer_write_undo(peer, start);
   }
+  return written;
 }
 
 void hello_credit(peer *peer, uint32_t count) {
-  notify(peer, "lp.credit", NULL, count);
+  if (!notify(peer, "lp.credit", NULL, count)) peer_break(peer);
 }
 
 void hello_bye(peer *peer, const char *text) {

@@ -9,7 +9,7 @@
 enum { HELLO_VERSION = 1 };
 
 /* The dialling side: asks, then reads the answer; until it came nothing else is sent. */
-void hello_send(peer *peer);
+bool hello_send(peer *peer); /* false: memory is out */
 lp_status hello_answered(peer *peer, const frame *frame, fault *fault);
 /* The other side: answers and speaks wrapped frames from then on. */
 lp_status hello_asked(peer *peer, const frame *frame, fault *fault);

@@ -18,6 +18,10 @@ enum { SOCKET_BUFFER = 1 << 20, FIRST_SLOTS = 8 };
 static void peer_flush(flushable *item) {
   peer *peer = list_entry(item, struct peer, flushable);
   if (!link_is_open(&peer->wire)) return;
+  if (peer->broken) {
+    peer_down(peer, LP_RESOURCE_EXHAUSTED, "memory was out on one side");
+    return;
+  }
   if (!link_flush(&peer->wire)) peer_down(peer, LP_UNAVAILABLE, "the other end is gone");
 }
 
@@ -90,27 +94,58 @@ static void explain_end(peer *peer, char *text, size_t size) {
   if (status == LP_UNAVAILABLE) snprintf(text, size, "%s", fault.text);
 }
 
+void peer_break(peer *peer) {
+  if (!link_is_open(&peer->wire)) return;
+  peer->broken = true;
+  loop_dirty(peer->rpc->node->loop, &peer->flushable);
+}
+
 typedef struct ending {
   peer *peer;
+  pending *call;
   lp_status status;
   const char *text;
 } ending;
 
-/* In node_enter: fails what waits and tells the Lua side. */
-static int end_calls(lua_State *L) {
+static int end_call(lua_State *L) {
   ending *ending = lua_touserdata(L, 1);
-  peer *peer = ending->peer;
-  for (uint32_t i = 0; i < peer->slot_count; i++)
-    if (peer->slots[i]) client_fail(L, peer->slots[i], ending->status, ending->text);
-  for (list *link; (link = list_pop(&peer->waiters));) task_wake(list_entry(link, task, link), 0);
-  if (peer->on_close != LUA_NOREF) {
-    lua_rawgeti(L, LUA_REGISTRYINDEX, peer->on_close);
-    luaL_unref(L, LUA_REGISTRYINDEX, peer->on_close);
-    peer->on_close = LUA_NOREF;
-    lua_pushstring(L, ending->text);
-    rpc_spawn(L, 1);
-  }
+  client_fail(L, ending->call, ending->status, ending->text);
   return 0;
+}
+
+static int tell_closed(lua_State *L) {
+  ending *ending = lua_touserdata(L, 1);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, ending->peer->on_close);
+  lua_pushstring(L, ending->text);
+  rpc_spawn(L, 1);
+  return 0;
+}
+
+/* Tells the Lua side. What it is not told it would wait for without end. */
+static void end_link(peer *peer, ending *ending) {
+  node *node = peer->rpc->node;
+  fault fault;
+  if (peer->on_close == LUA_NOREF) return;
+  if (!node_enter(node, tell_closed, ending, &fault)) {
+    node_set_end(node, fault.status, fault.text);
+    node->killed = true;
+    node_ready(node);
+  }
+  luaL_unref(node->L, LUA_REGISTRYINDEX, peer->on_close);
+  peer->on_close = LUA_NOREF;
+}
+
+/* Fails what waits, each call by itself: one may not find memory where the next does. */
+static void end_calls(peer *peer, lp_status status, const char *text) {
+  rpc *rpc = peer->rpc;
+  ending ending = {peer, NULL, status, text};
+  for (uint32_t i = 0; i < peer->slot_count; i++) {
+    ending.call = peer->slots[i];
+    if (ending.call && !node_enter(rpc->node, end_call, &ending, NULL))
+      client_lose(rpc, ending.call);
+  }
+  for (list *link; (link = list_pop(&peer->waiters));) task_wake(list_entry(link, task, link), 0);
+  end_link(peer, &ending);
 }
 
 void peer_down(peer *peer, lp_status status, const char *reason) {
@@ -131,7 +166,8 @@ void peer_down(peer *peer, lp_status status, const char *reason) {
   peer->frame_start = 0;
   peer->window = RPC_WINDOW;
   peer->consumed = 0;
-  node_enter(peer->rpc->node, end_calls, &(ending){peer, status, text}, NULL);
+  peer->broken = false;
+  end_calls(peer, status, text);
   if (accepted) peer_unref(peer); /* the link's own reference */
   peer_unref(peer);
 }
@@ -140,7 +176,7 @@ void peer_down(peer *peer, lp_status status, const char *reason) {
 
 /* Credit has come back: as many waiting callers as it covers try again. */
 static void credit_back(peer *peer, uint32_t count) {
-  peer->window += count;
+  peer->window = count < RPC_WINDOW - peer->window ? peer->window + count : RPC_WINDOW;
   for (uint32_t i = 0; i < peer->window && !list_empty(&peer->waiters); i++)
     task_wake(list_entry(list_pop(&peer->waiters), task, link), 0);
 }
@@ -162,7 +198,13 @@ static bool method_is(const frame *frame, const char *name) {
          memcmp(frame->method, name, frame->method_length) == 0;
 }
 
-/* Returns credit for notifications, whose answers do not. */
+/* Returns credit for notifications, as answers do for requests. */
+static void notify_consumed(peer *peer) {
+  if (++peer->consumed < RPC_CREDIT_STEP || peer->foreign) return;
+  hello_credit(peer, peer->consumed);
+  peer->consumed = 0;
+}
+
 static void on_notify(lua_State *L, peer *peer, const frame *frame) {
   if (method_is(frame, "lp.credit")) {
     credit_back(peer, hello_number(frame->body, frame->body_length));
@@ -178,10 +220,7 @@ static void on_notify(lua_State *L, peer *peer, const frame *frame) {
     set_end(peer, LP_UNAVAILABLE, text);
     return;
   }
-  if (++peer->consumed >= RPC_CREDIT_STEP && !peer->foreign) {
-    hello_credit(peer, peer->consumed);
-    peer->consumed = 0;
-  }
+  notify_consumed(peer);
   server_request(L, peer, frame);
 }
 
@@ -223,7 +262,11 @@ static void on_oversize(void *owner, uint64_t size, const uint8_t *head, size_t 
            arrival->peer->splitter.limit_bytes);
   uint32_t id;
   frame_kind kind;
-  if (!frame_peek(head, length, &kind, &id) || kind == FRAME_NOTIFY) return;
+  if (!frame_peek(head, length, &kind, &id)) return;
+  if (kind == FRAME_NOTIFY) {
+    notify_consumed(arrival->peer);
+    return;
+  }
   if (kind == FRAME_REQUEST) {
     server_refuse(arrival->peer, id, LP_RESOURCE_EXHAUSTED, text);
     return;
@@ -245,19 +288,14 @@ static int take_frames(lua_State *L) {
   return 0;
 }
 
-/* Memory ran out while frames were taken: whose answer was being decoded is lost. */
-static void arrival_failed(peer *peer, arrival *arrival) {
-  task *half_answered = peer->rpc->answering;
-  peer->rpc->answering = NULL;
-  arrival->status = arrival->fault.status;
-  if (half_answered) task_close(half_answered, arrival->status, arrival->fault.text);
-}
-
 static void peer_receive(peer *peer, const uint8_t *data, size_t length, bool stored) {
   arrival arrival = {.peer = peer, .data = data, .length = length, .stored = stored};
   peer_ref(peer);
-  if (!node_enter(peer->rpc->node, take_frames, &arrival, &arrival.fault))
-    arrival_failed(peer, &arrival);
+  /* Only memory can have run out; the frames behind the one that met it are lost. */
+  if (!node_enter(peer->rpc->node, take_frames, &arrival, &arrival.fault)) {
+    arrival.status = arrival.fault.status;
+    client_lose(peer->rpc, NULL);
+  }
   if (arrival.status != LP_OK) peer_down(peer, arrival.status, arrival.fault.text);
   peer_unref(peer);
 }
@@ -283,8 +321,10 @@ static void on_open(void *owner) {
   peer *peer = owner;
   peer->state = PEER_HELLO;
   peer->splitter.wrapped = false;
-  hello_send(peer);
-  stream_flush(peer->wire.stream);
+  if (hello_send(peer))
+    stream_flush(peer->wire.stream);
+  else
+    peer_down(peer, LP_RESOURCE_EXHAUSTED, "out of memory");
 }
 
 static const stream_events peer_events = {
@@ -388,11 +428,11 @@ static bool connect_elsewhere(lua_State *L, peer *peer, fault *fault) {
     fault_set(fault, LP_NOT_FOUND, "unknown node %s", peer->name);
     return false;
   }
-  peer->state = PEER_CONNECTING;
   lua_rawgeti(L, LUA_REGISTRYINDEX, peer->rpc->connector);
   client_push(L, peer_ref(peer));
   lua_pushstring(L, peer->target);
   rpc_spawn(L, 2);
+  peer->state = PEER_CONNECTING; /* nothing can raise any more */
   return true;
 }
 
@@ -414,7 +454,8 @@ bool peer_connect(lua_State *L, peer *peer, fault *fault) {
   }
   bool connected = connect_here(peer, &place, &ended);
   mailbox_unref(place.box);
-  if (!connected) fault_set(fault, ended.status, "node %s is unavailable: %s", peer->name, ended.text);
+  if (!connected)
+    fault_set(fault, ended.status, "node %s is unavailable: %s", peer->name, ended.text);
   return connected;
 }
 
@@ -507,13 +548,22 @@ pending *pending_new(peer *peer) {
   return made;
 }
 
-void pending_free(pending *pending) {
+void pending_detach(pending *pending) {
   peer *peer = pending->peer;
-  rpc *rpc = peer->rpc;
-  timer_stop(&rpc->node->loop->timers, &pending->timer);
+  timer_stop(&peer->rpc->node->loop->timers, &pending->timer);
   peer->slots[pending->id & (peer->slot_count - 1)] = NULL;
   peer->pending_count--;
+}
+
+void pending_recycle(pending *pending) {
+  peer *peer = pending->peer;
+  rpc *rpc = peer->rpc;
   pending->next = rpc->free_pending;
   rpc->free_pending = pending;
   peer_unref(peer);
+}
+
+void pending_free(pending *pending) {
+  pending_detach(pending);
+  pending_recycle(pending);
 }

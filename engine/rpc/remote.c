@@ -19,7 +19,7 @@ static void sign(lua_State *L, int index, const rpc *rpc, const char *method) {
   lua_createtable(L, 2, 0);
   lua_Integer count = 0;
   if (lua_getfield(L, index, "chain") == LUA_TTABLE) {
-    lua_Integer length = luaL_len(L, -1);
+    lua_Integer length = (lua_Integer)lua_rawlen(L, -1);
     for (; count < length && count < CHAIN_MAX; count++) {
       lua_rawgeti(L, -1, count + 1);
       lua_rawseti(L, -3, count + 1);
@@ -53,19 +53,30 @@ static void copy_fields(lua_State *L, int index) {
   }
 }
 
-bool remote_write(lua_State *L, int index, const rpc *rpc, const char *method, buffer *out) {
+void remote_prepare(lua_State *L, int index, const rpc *rpc, const char *method) {
   luaL_checkstack(L, 8, NULL);
   copy_fields(L, index);
   sign(L, lua_gettop(L), rpc, method);
-  lp_status status = codec_write_value(L, lua_gettop(L), "error", &rpc->codec, out, NULL);
-  if (status != LP_OK) { /* data that cannot travel stays behind */
+}
+
+/* Takes `data` out of the table on top; false: there is none. Makes nothing. */
+static bool drop_data(lua_State *L) {
+  int table = lua_gettop(L);
+  for (lua_pushnil(L); lua_next(L, table); lua_pop(L, 1)) {
+    if (lua_type(L, -2) != LUA_TSTRING || strcmp(lua_tostring(L, -2), "data") != 0) continue;
+    lua_pop(L, 1);
     lua_pushnil(L);
-    lua_setfield(L, -2, "data");
-    status = codec_write_value(L, lua_gettop(L), "error", &rpc->codec, out, NULL);
+    lua_rawset(L, table);
+    return true;
   }
-  lua_pop(L, 1);
-  if (status == LP_OK) return true;
-  return remote_write_plain(rpc, LP_UNKNOWN, "an error too large to send", out);
+  return false;
+}
+
+bool remote_write(lua_State *L, const rpc *rpc, buffer *out) {
+  do {
+    if (codec_write_value(L, lua_gettop(L), "error", &rpc->codec, out, NULL) == LP_OK) return true;
+  } while (drop_data(L)); /* data that cannot travel stays behind */
+  return remote_write_plain(rpc, LP_UNKNOWN, "an error that cannot be sent", out);
 }
 
 static bool put_pair(buffer *out, const char *key, const char *value) {

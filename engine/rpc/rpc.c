@@ -91,7 +91,7 @@ static void spawn_lost(task *task, lp_status status, const char *text) {
   int reference = reference_of(task);
   if (reference == LUA_NOREF) return;
   lua_rawgeti(L, LUA_REGISTRYINDEX, reference); /* neither this nor unref allocates */
-  future_abandon(lua_touserdata(L, -1), "the task was closed");
+  future_abandon(task->node, lua_touserdata(L, -1), LP_CANCELLED, "the task was closed");
   lua_pop(L, 1);
   luaL_unref(L, LUA_REGISTRYINDEX, reference);
 }
@@ -274,6 +274,11 @@ static void rpc_on_close(node *node) {
 static void rpc_on_free(node *node) {
   rpc *rpc = node->upper;
   if (!rpc) return;
+  while (!list_empty(&rpc->peers)) { /* of clients made when the state was being closed */
+    peer *left = list_entry(rpc->peers.next, peer, link);
+    left->references = 1;
+    peer_unref(left);
+  }
   for (pending *each = rpc->free_pending, *next; each; each = next) {
     next = each->next;
     mem_free(each);

@@ -56,7 +56,7 @@ typedef struct rpc {
   call *free_calls;
   int free_call_count;
   int on_stop, connector; /* registry references of Lua functions */
-  task *answering;        /* whose results are being decoded */
+  pending *answering;     /* whose answer is being decoded; off its peer's table already */
   bool stop_asked;        /* perhaps before on_stop was known */
   bool look_for_lost;     /* a spawned task failed: see whether anybody holds its future */
   list listeners;         /* by listening.link */
@@ -105,6 +105,7 @@ struct peer {
   flushable flushable;
   bool accepted; /* the other side dialled */
   bool foreign;  /* speaks bare MessagePack-RPC */
+  bool broken;   /* memory was out for something the other end relies on */
   buffer early;
   size_t frame_start; /* of a frame being written, + 1; 0: none */
   char *target;       /* key of a node, or address; NULL: accepted */
@@ -135,6 +136,9 @@ bool peer_dial(peer *peer, const char *address, fault *fault);
 bool peer_write_early(peer *peer, fault *fault);
 /* Fails every pending call and closes the link; a peer with a target may be used again. */
 void peer_down(peer *peer, lp_status status, const char *text);
+/* Memory was out for an answer or for credit: rather than have the other end wait for ever,
+ * the link is taken down at the end of the turn. */
+void peer_break(peer *peer);
 
 /* Begins a frame; NULL when memory is out. frame_write_end or frame_write_undo follows. */
 buffer *peer_write_begin(peer *peer, size_t *start);
@@ -145,6 +149,9 @@ void peer_write_undo(peer *peer, size_t start);
 pending *pending_new(peer *peer);
 /* Forgets it: an answer that still comes is dropped. */
 void pending_free(pending *pending);
+/* The first half of that: off the peer's table, no timer; and the second. */
+void pending_detach(pending *pending);
+void pending_recycle(pending *pending);
 
 /* ---- server (server.c) ------------------------------------------------------ */
 
@@ -171,10 +178,14 @@ peer *server_caller(lua_State *L);
 
 /* ---- answers ---------------------------------------------------------------- */
 
-/* A response came for `pending`; in node_enter. */
+/* A response came for `pending`; in node_enter, in the main state. When it raises,
+ * rpc->answering is left for client_lose. */
 void client_answer(lua_State *L, pending *pending, const frame *frame);
-/* The call cannot be answered any more. In node_enter. */
+/* The call cannot be answered any more. As client_answer. */
 void client_fail(lua_State *L, pending *pending, lp_status status, const char *text);
+/* Memory was out for the answer of rpc->answering, or of `begun` (may be NULL) when it did not
+ * come to that: the caller is told, without making anything. */
+void client_lose(rpc *rpc, pending *begun);
 /* The deadline of a future's call has passed; from a timer. */
 void client_expire(pending *pending);
 
@@ -200,13 +211,16 @@ void future_settle(lua_State *L, int index, bool ok, int count);
 /* Which call it stands for, so that cancel can reach it. */
 void future_attach(future *future, pending *pending);
 void future_attach_task(future *future, task *task);
-/* The task was lost: settles without running Lua. */
-void future_abandon(future *future, const char *text);
+/* What it stands for was lost: settles without running Lua. `text` is static. */
+void future_abandon(node *node, future *future, lp_status status, const char *text);
 extern const luaL_Reg future_functions[];
 
 /* Errors on the wire (remote.c): one MessagePack map. */
-/* Appends the lp.Error (or string) at `index`; never fails but for memory (false). */
-bool remote_write(lua_State *L, int index, const rpc *rpc, const char *method, buffer *out);
+/* Pushes the table that goes out for the lp.Error (or string) at `index`. May raise, so it
+ * comes before a frame is begun. */
+void remote_prepare(lua_State *L, int index, const rpc *rpc, const char *method);
+/* Appends that table (on top); never fails but for memory (false). */
+bool remote_write(lua_State *L, const rpc *rpc, buffer *out);
 bool remote_write_plain(const rpc *rpc, lp_status status, const char *text, buffer *out);
 /* Pushes the error in these bytes as an lp.Error. */
 void remote_read(lua_State *L, rpc *rpc, const uint8_t *data, size_t length);

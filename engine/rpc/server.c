@@ -35,8 +35,9 @@ void server_refuse(peer *peer, uint32_t id, lp_status status, const char *text) 
                      : remote_write_plain(peer->rpc, status, text, out)) &&
       frame_put_nil(out)) {
     peer_write_end(peer, start);
-  } else if (out) {
-    peer_write_undo(peer, start);
+  } else {
+    if (out) peer_write_undo(peer, start);
+    peer_break(peer);
   }
 }
 
@@ -71,25 +72,25 @@ static lp_status write_results(lua_State *L, call *call, int first, fault *fault
   return LP_OK;
 }
 
+/* What can raise is done before the frame is begun. */
 static void write_error(lua_State *L, call *call, int index) {
   peer *peer = call->peer;
-  size_t start, at;
+  size_t start, at, length = 0;
+  const char *text = NULL;
+  if (peer->foreign)
+    text = luaL_tolstring(L, index, &length);
+  else
+    remote_prepare(L, index, peer->rpc, call->method);
   buffer *out = peer_write_begin(peer, &start);
-  if (!out) return;
-  bool written = frame_begin_response(out, !peer->foreign, call->id, true, &at);
-  if (written && peer->foreign) {
-    size_t length;
-    const char *text = luaL_tolstring(L, index, &length);
-    written = frame_put_string(out, text, length);
-    lua_pop(L, 1);
-  } else if (written) {
-    written = remote_write(L, index, peer->rpc, call->method, out);
-  }
-  if (written && frame_put_nil(out)) {
+  if (out && frame_begin_response(out, !peer->foreign, call->id, true, &at) &&
+      (text ? frame_put_string(out, text, length) : remote_write(L, peer->rpc, out)) &&
+      frame_put_nil(out)) {
     peer_write_end(peer, start);
   } else {
-    peer_write_undo(peer, start);
+    if (out) peer_write_undo(peer, start);
+    peer_break(peer);
   }
+  lua_pop(L, 1);
 }
 
 /* ---- the task's end --------------------------------------------------------- */
@@ -419,7 +420,22 @@ static void hold(lua_State *L, peer *peer, const frame *frame) {
   rpc->held_end = &kept->next;
 }
 
-/* Makes the task: function, self and arguments on its stack. */
+/* Makes the task of a call: what is from `first` up to the top is its function with self and
+ * arguments. The call is made last, when nothing can raise any more. False: memory is out. */
+static bool start_call(lua_State *L, peer *peer, const frame *frame, int first) {
+  int values = lua_gettop(L) - first + 1;
+  task *task = task_new(L, &call_kind, NULL);
+  if (!lua_checkstack(task->co, values + 1) || !(task->context = call_new(peer, frame))) {
+    task_discard(task);
+    return false;
+  }
+  lua_xmove(L, task->co, values);
+  task_start(task, values - 1);
+  return true;
+}
+
+/* A call's values are decoded here and moved to its task, which exists only when they are
+ * complete: what raises on the way (memory, an unpack function) leaves nothing behind. */
 static void dispatch(lua_State *L, peer *peer, const frame *frame) {
   rpc *rpc = peer->rpc;
   char text[FAULT_TEXT];
@@ -429,24 +445,13 @@ static void dispatch(lua_State *L, peer *peer, const frame *frame) {
     refuse(L, peer, frame, LP_NOT_FOUND, text);
     return;
   }
-  call *call = call_new(peer, frame);
-  if (!call) {
-    lua_pop(L, 2);
-    refuse(L, peer, frame, LP_RESOURCE_EXHAUSTED, "out of memory");
-    return;
-  }
-  task *task = task_new(L, &call_kind, call);
-  lua_xmove(L, task->co, 2);
-  int count;
+  int count, first = lua_gettop(L) - 1;
   fault fault;
-  if (codec_read(task->co, frame->body, frame->body_length, &rpc->codec, &count, &fault) != LP_OK) {
-    task->context = NULL;
-    task_discard(task);
-    call_free(call);
+  if (codec_read(L, frame->body, frame->body_length, &rpc->codec, &count, &fault) != LP_OK)
     refuse(L, peer, frame, fault.status, fault.text);
-    return;
-  }
-  task_start(task, count + 1);
+  else if (!start_call(L, peer, frame, first))
+    refuse(L, peer, frame, LP_RESOURCE_EXHAUSTED, "out of memory");
+  lua_settop(L, first - 1);
 }
 
 void server_request(lua_State *L, peer *peer, const frame *frame) {
@@ -467,9 +472,9 @@ void server_open(lua_State *L, rpc *rpc) {
   rpc->serving = true;
   while (rpc->held) {
     held *next = rpc->held;
-    rpc->held = next->next;
-    if (!rpc->held) rpc->held_end = &rpc->held;
     if (next->session == next->peer->session) dispatch(L, next->peer, &next->frame);
+    rpc->held = next->next; /* now: dispatch may raise */
+    if (!rpc->held) rpc->held_end = &rpc->held;
     peer_unref(next->peer);
     mem_free(next);
   }

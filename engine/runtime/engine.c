@@ -54,7 +54,7 @@ static entry *entry_new(entry **place, const char *key) {
   return made;
 }
 
-lp_status engine_add(engine *engine, const char *key, mailbox *box, uint64_t id) {
+lp_status engine_add(engine *engine, const char *key, mailbox *box, uint64_t id, message *ahead) {
   pthread_mutex_lock(&engine->lock);
   entry **place = entry_place(engine, key);
   lp_status status = LP_OK;
@@ -62,6 +62,8 @@ lp_status engine_add(engine *engine, const char *key, mailbox *box, uint64_t id)
     status = LP_ALREADY_EXISTS;
   } else if (!*place && !entry_new(place, key)) {
     status = LP_RESOURCE_EXHAUSTED;
+  } else if (ahead && !mailbox_push(box, MAILBOX_MAIL, ahead)) {
+    status = LP_UNAVAILABLE;
   } else {
     (*place)->box = mailbox_ref(box);
     (*place)->id = id;
@@ -127,23 +129,50 @@ static void event_run(message *carried, void *at) {
   mem_free(carried);
 }
 
-bool engine_post(engine *engine, event_kind kind, uint64_t id, int status, const char *name,
-                 const char *text, size_t length) {
+/* An event with copies of the name and of `length` bytes of text. */
+static event *event_new(const char *name, const char *text, size_t length) {
   size_t name_bytes = strlen(name) + 1;
-  event *posted = mem_alloc(sizeof *posted + name_bytes + length + 1);
-  if (!posted) return false;
-  char *copy = (char *)(posted + 1);
+  event *made = mem_alloc(sizeof *made + name_bytes + length + 1);
+  if (!made) return NULL;
+  char *copy = (char *)(made + 1);
   memcpy(copy, name, name_bytes);
   if (length) memcpy(copy + name_bytes, text, length);
   copy[name_bytes + length] = 0;
-  *posted = (event){.message = {.run = event_run, .drop = event_drop},
-                    .kind = kind,
-                    .id = id,
-                    .status = status,
-                    .name = copy,
-                    .length = length,
-                    .text = copy + name_bytes};
+  *made = (event){.message = {.run = event_run, .drop = event_drop},
+                  .name = copy,
+                  .length = length,
+                  .text = copy + name_bytes};
+  return made;
+}
+
+static bool event_post(engine *engine, event *posted) {
   if (mailbox_push(engine->service->box, MAILBOX_MAIL, &posted->message)) return true;
   mem_free(posted);
   return false;
+}
+
+bool engine_post(engine *engine, event_kind kind, uint64_t id, int status, const char *name,
+                 const char *text, size_t length) {
+  event *posted = event_new(name, text, length);
+  if (!posted) return false;
+  posted->kind = kind;
+  posted->id = id;
+  posted->status = status;
+  return event_post(engine, posted);
+}
+
+event *engine_reserve(const char *key) {
+  static const char text[] = "it ended, and memory was out";
+  return event_new(key, text, sizeof text - 1);
+}
+
+void engine_post_end(engine *engine, event *reserved, uint64_t id, lp_status status,
+                     const char *text) {
+  event *full = event_new(reserved->name, text, strlen(text));
+  if (full) mem_free(reserved);
+  event *posted = full ? full : reserved;
+  posted->kind = EVENT_NODE_ENDED;
+  posted->id = id;
+  posted->status = (int)status;
+  event_post(engine, posted);
 }

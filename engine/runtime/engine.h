@@ -49,8 +49,10 @@ typedef struct engine {
 bool engine_init(engine *engine);
 void engine_fini(engine *engine);
 
-/* Enters a node under `key`; already_exists when a live one has it. */
-lp_status engine_add(engine *engine, const char *key, mailbox *box, uint64_t id);
+/* Enters a node under `key`; already_exists when a live one has it. `ahead` (or NULL) is
+ * pushed into `box` before anybody can find the node; unless LP_OK comes back it is still
+ * the caller's. */
+lp_status engine_add(engine *engine, const char *key, mailbox *box, uint64_t id, message *ahead);
 /* The node of `key` ended: later look-ups say how. */
 void engine_end(engine *engine, const char *key, lp_status status, const char *text);
 /* Removes every entry whose key begins with `prefix` and that has ended. */
@@ -67,5 +69,13 @@ lp_status engine_find(engine *engine, const char *key, place *out, fault *fault)
 /* Tells the service thread, from any thread. False when memory is out or it is gone. */
 bool engine_post(engine *engine, event_kind kind, uint64_t id, int status, const char *name,
                  const char *text, size_t length);
+
+/* An event kept in reserve for the one thing that must not be lost to want of memory: the end
+ * of the node `key`. NULL: memory is out. */
+event *engine_reserve(const char *key);
+/* Tells the end of a node: in full when there is memory, else with the reserved event, which is
+ * freed in any case. */
+void engine_post_end(engine *engine, event *reserved, uint64_t id, lp_status status,
+                     const char *text);
 
 #endif

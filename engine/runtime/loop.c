@@ -66,26 +66,18 @@ lp_status loop_start(loop *loop, fault *fault) {
   return LP_OK;
 }
 
-typedef struct quit_message {
-  message message;
-  loop *loop;
-} quit_message;
-
 static void quit_run(message *carried, void *at) {
+  (void)carried;
   ((loop *)at)->quit = true;
-  mem_free(carried);
 }
 
 static void quit_drop(message *carried) {
-  mem_free(carried);
+  (void)carried;
 }
 
 void loop_quit(loop *loop) {
-  quit_message *asked = mem_new(sizeof *asked);
-  if (!asked) return;
-  asked->message.run = quit_run;
-  asked->message.drop = quit_drop;
-  if (!mailbox_push(loop->box, MAILBOX_CONTROL, &asked->message)) mem_free(asked);
+  loop->quitting = (message){.run = quit_run, .drop = quit_drop};
+  mailbox_push(loop->box, MAILBOX_CONTROL, &loop->quitting);
 }
 
 void loop_free(loop *loop) {

@@ -49,6 +49,7 @@ typedef struct loop {
   bool threaded;    /* has a thread of its own */
   bool quit;        /* ends when its last node has ended */
   bool until_empty; /* turned only while it has nodes: the last one's turn must not wait */
+  message quitting; /* what loop_quit sends */
   /* The coroutine Lua is executing right now, for the interrupt signal of this very
    * thread; NULL while no Lua runs. */
   _Atomic(lua_State *) running;
@@ -64,7 +65,7 @@ loop *loop_new(struct engine *engine, const char *name, fault *fault);
 /* Starts the loop's thread, which ends (and may be joined) after loop_quit once no node is
  * left. */
 lp_status loop_start(loop *loop, fault *fault);
-/* From any thread: the thread ends when its last node has. */
+/* From any thread, once: the thread ends when its last node has. Needs no memory. */
 void loop_quit(loop *loop);
 /* Joins the thread (if any) and frees. No node may live on it. */
 void loop_free(loop *loop);

@@ -47,6 +47,7 @@ static void node_free(node *node) {
   lines_free(node->lines);
   list_remove(&node->link);
   list_remove(&node->ready_link);
+  mem_free(node->farewell);
   mem_free(node->tasks);
   mem_free(node->name);
   mem_free(node->key);
@@ -69,7 +70,9 @@ static node *node_blank(loop *loop, const char *name, const char *key, const nod
   made->key = mem_strdup(key);
   made->id = atomic_fetch_add(&loop->engine->next_id, 1);
   made->lines = lines_new(made);
-  made->L = made->name && made->key && made->lines ? lua_newstate(node_allocate, made) : NULL;
+  made->farewell = engine_reserve(key);
+  if (made->name && made->key && made->lines && made->farewell)
+    made->L = lua_newstate(node_allocate, made);
   return made;
 }
 
@@ -91,6 +94,23 @@ node *node_new(loop *loop, const char *name, const char *key, const node_hooks *
   return made;
 }
 
+/* The message of the lp.Error at 1. A call of its own, since making the key may raise. */
+static int message_of(lua_State *L) {
+  lua_pushliteral(L, "message");
+  lua_rawget(L, 1);
+  return 1;
+}
+
+/* The words of the error on top of the stack, which stay there. */
+static const char *error_text(lua_State *L) {
+  if (failure_is(L, -1)) {
+    lua_pushcfunction(L, message_of);
+    lua_pushvalue(L, -2);
+    lua_pcall(L, 1, 1, 0);
+  }
+  return lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "";
+}
+
 bool node_enter(node *node, lua_CFunction fn, void *ud, fault *fault) {
   lua_State *L = node->L;
   lua_State *outer = node->loop->running;
@@ -103,13 +123,7 @@ bool node_enter(node *node, lua_CFunction fn, void *ud, fault *fault) {
   interrupt_running(node->loop, outer);
   node->entered--;
   if (status == LUA_OK) return true;
-  const char *text = "";
-  if (failure_is(L, -1)) {
-    lua_pushliteral(L, "message");
-    lua_rawget(L, -2);
-  }
-  if (lua_type(L, -1) == LUA_TSTRING) text = lua_tostring(L, -1);
-  fault_set(fault, status == LUA_ERRMEM ? LP_RESOURCE_EXHAUSTED : LP_INTERNAL, "%s", text);
+  fault_set(fault, status == LUA_ERRMEM ? LP_RESOURCE_EXHAUSTED : LP_INTERNAL, "%s", error_text(L));
   lua_settop(L, top);
   return false;
 }
@@ -139,8 +153,8 @@ void node_close(node *node, lp_status status, const char *text) {
   node->L = NULL;
   lines_flush(node);
   const char *told = node->end_trace ? node->end_trace : how;
-  engine_post(engine, EVENT_NODE_ENDED, node->id, (int)node->end_status, node->key, told,
-              strlen(told));
+  engine_post_end(engine, node->farewell, node->id, node->end_status, told);
+  node->farewell = NULL;
   node_free(node);
 }
 

@@ -57,15 +57,17 @@ struct node {
   list idle;  /* finished tasks, to be used again */
   int idle_count;
   struct task **tasks; /* by slot; NULL: free slot */
+  uint32_t first_wait; /* where a fresh task's wait numbers begin */
   int task_slots, task_count /* alive: neither idle nor free */;
   struct task *current; /* being resumed now */
   struct task *sliced;  /* gave up its slice: nobody else of this node runs before it */
   node_mark mark;
-  bool killed;       /* to be closed as soon as no frame of it is on the C stack */
-  bool stop_pending; /* on_stop has to be called */
-  bool closing;      /* node_close is at work: nothing may wait any more */
-  int entered;       /* frames of this node on the C stack */
-  int64_t close_by;  /* deadline of code that runs while closing */
+  bool killed;            /* to be closed as soon as no frame of it is on the C stack */
+  bool stop_pending;      /* on_stop has to be called */
+  bool closing;           /* node_close is at work: nothing may wait any more */
+  int entered;            /* frames of this node on the C stack */
+  int64_t close_by;       /* deadline of code that runs while closing */
+  struct event *farewell; /* reserved for telling the engine of the end */
   lp_status end_status;
   char *end_text;  /* how it ended, for callers that come too late */
   char *end_trace; /* the same with a traceback, for the person who reads the log, or NULL */
