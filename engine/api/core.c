@@ -152,8 +152,16 @@ static int core_stopping(lua_State *L) {
   return 1;
 }
 
+/* The one table of the node; `deadline` is that of the task that asks. */
 static int core_context(lua_State *L) {
+  task *task = node_of(L)->current;
   lua_rawgetp(L, LUA_REGISTRYINDEX, &context_key);
+  if (task && task->deadline != CLOCK_NEVER) {
+    lua_pushnumber(L, (lua_Number)task->deadline * 1e-9);
+  } else {
+    lua_pushnil(L);
+  }
+  lua_setfield(L, -2, "deadline");
   return 1;
 }
 

@@ -66,35 +66,41 @@ enum { AT_CLIENT = 1, AT_METHOD = 2, AT_FIRST = 3 };
 
 static int call_go(lua_State *L, int64_t due);
 
-/* Writes the call on the stack, a notification when `id` is NULL, and takes its credit. */
-static lp_status write_call(lua_State *L, peer *peer, const uint32_t *id, fault *fault) {
+/* Writes the call on the stack, a notification when `call` is NULL, and takes its credit. */
+static lp_status write_call(lua_State *L, peer *peer, pending *call, int64_t due, fault *fault) {
   size_t start, at, length;
   const char *method = lua_tolstring(L, AT_METHOD, &length);
   buffer *out = peer_write_begin(peer, &start);
   if (!out) return fault_set(fault, LP_RESOURCE_EXHAUSTED, "no memory for a call");
-  bool begun = id ? frame_begin_request(out, true, *id, method, length, false, &at)
-                  : frame_begin_notify(out, true, method, length, false, &at);
+  bool timed = call && due != CLOCK_NEVER;
+  bool begun = call ? frame_begin_request(out, true, call->id, method, length, timed, &at)
+                    : frame_begin_notify(out, true, method, length, false, &at);
   int count = lua_gettop(L) - AT_FIRST + 1;
   lp_status status =
       begun ? codec_write(L, AT_FIRST, count, "argument", &peer->rpc->codec, out, fault)
             : fault_set(fault, LP_RESOURCE_EXHAUSTED, "no memory for a call");
+  if (status == LP_OK && timed && !hello_put_meta(out, due - clock_now()))
+    status = fault_set(fault, LP_RESOURCE_EXHAUSTED, "no memory for a call");
   if (status != LP_OK) {
     peer_write_undo(peer, start);
     return status;
   }
+  size_t bytes = out->length - start;
   peer_write_end(peer, start);
   peer->window--;
+  peer->window_bytes -= (int64_t)bytes;
+  if (call) call->bytes = bytes;
   return LP_OK;
 }
 
 /* Sends the call on the stack; NULL with fault when it cannot be written. */
-static pending *send_request(lua_State *L, peer *peer, fault *fault) {
+static pending *send_request(lua_State *L, peer *peer, int64_t due, fault *fault) {
   pending *made = pending_new(peer);
   if (!made) {
     fault_set(fault, LP_RESOURCE_EXHAUSTED, "no memory for a call");
     return NULL;
   }
-  if (write_call(L, peer, &made->id, fault) == LP_OK) return made;
+  if (write_call(L, peer, made, due, fault) == LP_OK) return made;
   pending_free(made);
   return NULL;
 }
@@ -126,7 +132,7 @@ static int call_end(lua_State *L, int status, lua_KContext sent) {
 static int call_wait(lua_State *L, peer *peer, int64_t due) {
   fault fault;
   task *task = task_before_wait(L);
-  pending *sent = send_request(L, peer, &fault);
+  pending *sent = send_request(L, peer, due, &fault);
   if (!sent) return failure_raise(L, fault.status, fault.text);
   sent->task = task;
   task->waiting_for = sent;
@@ -138,7 +144,7 @@ static int call_future(lua_State *L, peer *peer, int64_t due) {
   fault fault;
   future *made = future_push(L);
   int reference = luaL_ref(L, LUA_REGISTRYINDEX);
-  pending *sent = send_request(L, peer, &fault);
+  pending *sent = send_request(L, peer, due, &fault);
   if (!sent) {
     luaL_unref(L, LUA_REGISTRYINDEX, reference);
     return failure_raise(L, fault.status, fault.text);
@@ -152,7 +158,7 @@ static int call_future(lua_State *L, peer *peer, int64_t due) {
 
 static int call_notify(lua_State *L, peer *peer) {
   fault fault;
-  if (write_call(L, peer, NULL, &fault) == LP_OK) return 0;
+  if (write_call(L, peer, NULL, CLOCK_NEVER, &fault) == LP_OK) return 0;
   return failure_raise(L, fault.status, fault.text);
 }
 
@@ -169,7 +175,7 @@ static int call_go(lua_State *L, int64_t due) {
   fault fault;
   if (peer->state != PEER_OPEN && !peer_connect(L, peer, &fault))
     return failure_raise(L, fault.status, fault.text);
-  if (peer->window == 0) {
+  if (peer->window == 0 || peer->window_bytes <= 0) {
     task *task = task_before_wait(L);
     list_push(&peer->waiters, &task->link);
     return task_yield(L, task, due, due, call_retry);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "wire/token.h"
 
@@ -47,6 +48,20 @@ static void element_text(const uint8_t *params, size_t length, unsigned wanted, 
 
 void hello_text(const uint8_t *params, size_t length, char *out, size_t size) {
   element_text(params, length, 0, out, size);
+}
+
+bool hello_put_meta(buffer *out, int64_t left_ns) {
+  int64_t left_us = (left_ns + 999) / 1000;
+  return frame_put_array(out, 1) && frame_put_integer(out, left_us > 0 ? left_us : 0);
+}
+
+int64_t hello_time(const frame *frame) {
+  token first;
+  const uint8_t *payload;
+  if (!frame->meta || !element(frame->meta, frame->meta_length, 0, &first, &payload) ||
+      first.kind != TOKEN_UNSIGNED || first.value > INT64_MAX / 2000)
+    return CLOCK_NEVER;
+  return (int64_t)first.value * 1000;
 }
 
 /* [version, name of this node] */
@@ -125,8 +140,35 @@ static bool notify(peer *peer, const char *method, const char *text, uint32_t nu
   return written;
 }
 
-void hello_credit(peer *peer, uint32_t count) {
-  if (!notify(peer, "lp.credit", NULL, count)) peer_break(peer);
+/* [requests, bytes] */
+void hello_credit(peer *peer, uint32_t count, size_t bytes) {
+  size_t start, at;
+  buffer *out = peer->state == PEER_OPEN && !peer->foreign ? peer_write_begin(peer, &start) : NULL;
+  if (!out) {
+    if (peer->state == PEER_OPEN && !peer->foreign) peer_break(peer);
+    return;
+  }
+  bool written = frame_begin_notify(out, true, "lp.credit", 9, false, &at) &&
+                 frame_put_array(out, 2) && frame_put_integer(out, count) &&
+                 frame_put_integer(out, (int64_t)bytes);
+  if (written) {
+    peer_write_end(peer, start);
+  } else {
+    peer_write_undo(peer, start);
+    peer_break(peer); /* credit that is lost would be missing for ever */
+  }
+}
+
+uint32_t hello_count(const frame *frame) {
+  return hello_number(frame->body, frame->body_length);
+}
+
+size_t hello_bytes(const frame *frame) {
+  token bytes;
+  const uint8_t *payload;
+  if (!element(frame->body, frame->body_length, 1, &bytes, &payload)) return 0;
+  if (bytes.kind != TOKEN_UNSIGNED) return 0;
+  return bytes.value > RPC_WINDOW_BYTES ? RPC_WINDOW_BYTES : (size_t)bytes.value;
 }
 
 void hello_bye(peer *peer, const char *text) {

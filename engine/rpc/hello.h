@@ -14,15 +14,23 @@ lp_status hello_answered(peer *peer, const frame *frame, fault *fault);
 /* The other side: answers and speaks wrapped frames from then on. */
 lp_status hello_asked(peer *peer, const frame *frame, fault *fault);
 
-void hello_credit(peer *peer, uint32_t count);
+void hello_credit(peer *peer, uint32_t count, size_t bytes);
 /* The last words of a node that ends: how, so that callers can be told. */
 void hello_bye(peer *peer, const char *text);
 /* Tells the other side that nobody waits for the answer to `id` any more. */
 void hello_cancel(peer *peer, uint32_t id);
 
+/* The meta element of a request: an array whose first element is the time the caller has
+ * left, in microseconds. false: memory. hello_time gives it in ns, CLOCK_NEVER: none. */
+bool hello_put_meta(buffer *out, int64_t left_ns);
+int64_t hello_time(const frame *frame);
+
 /* The first element of a params array: as an id, as a small count (0: it is none), or as
  * text. */
 uint32_t hello_id(const uint8_t *params, size_t length);
 uint32_t hello_number(const uint8_t *params, size_t length);
+/* What a credit message gives back; a peer that claims too much gets what there is. */
+uint32_t hello_count(const frame *frame);
+size_t hello_bytes(const frame *frame);
 void hello_text(const uint8_t *params, size_t length, char *out, size_t size);
 #endif

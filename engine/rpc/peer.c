@@ -37,6 +37,7 @@ static peer *peer_new(rpc *rpc, const char *target, const char *name) {
   made->on_close = LUA_NOREF;
   made->flushable.flush = peer_flush;
   made->window = RPC_WINDOW;
+  made->window_bytes = RPC_WINDOW_BYTES;
   made->next_id = 1;
   list_init(&made->link);
   list_init(&made->flushable.link);
@@ -156,6 +157,7 @@ void peer_down(peer *peer, lp_status status, const char *reason) {
   snprintf(text, sizeof text, "node %s is unavailable: %s", peer->name, why);
   set_end(peer, status, text);
   peer_ref(peer);
+  server_orphan(peer);
   bool accepted = peer->accepted;
   peer->state = accepted ? PEER_CLOSED : PEER_IDLE;
   peer->session++;
@@ -165,6 +167,8 @@ void peer_down(peer *peer, lp_status status, const char *reason) {
   peer->early.length = 0;
   peer->frame_start = 0;
   peer->window = RPC_WINDOW;
+  peer->window_bytes = RPC_WINDOW_BYTES;
+  peer->consumed_bytes = 0;
   peer->consumed = 0;
   peer->broken = false;
   end_calls(peer, status, text);
@@ -175,8 +179,11 @@ void peer_down(peer *peer, lp_status status, const char *reason) {
 /* ---- coming in -------------------------------------------------------------- */
 
 /* Credit has come back: as many waiting callers as it covers try again. */
-static void credit_back(peer *peer, uint32_t count) {
+static void credit_back(peer *peer, uint32_t count, size_t bytes) {
+  int64_t missing = RPC_WINDOW_BYTES - peer->window_bytes;
   peer->window = count < RPC_WINDOW - peer->window ? peer->window + count : RPC_WINDOW;
+  peer->window_bytes += (int64_t)bytes < missing ? (int64_t)bytes : missing;
+  if (peer->window_bytes <= 0) return;
   for (uint32_t i = 0; i < peer->window && !list_empty(&peer->waiters); i++)
     task_wake(list_entry(list_pop(&peer->waiters), task, link), 0);
 }
@@ -189,8 +196,9 @@ static pending *pending_of(peer *peer, uint32_t id) {
 
 static void on_response(lua_State *L, peer *peer, const frame *frame) {
   pending *found = pending_of(peer, frame->id);
+  size_t bytes = found ? found->bytes : 0;   /* of one given up it came back then */
   if (found) client_answer(L, found, frame); /* else too late: dropped */
-  credit_back(peer, 1);
+  credit_back(peer, 1, bytes);
 }
 
 static bool method_is(const frame *frame, const char *name) {
@@ -198,16 +206,20 @@ static bool method_is(const frame *frame, const char *name) {
          memcmp(frame->method, name, frame->method_length) == 0;
 }
 
-/* Returns credit for notifications, as answers do for requests. */
-static void notify_consumed(peer *peer) {
-  if (++peer->consumed < RPC_CREDIT_STEP || peer->foreign) return;
-  hello_credit(peer, peer->consumed);
+/* Returns credit for a notification of `bytes`, as answers do for requests. */
+static void notify_consumed(peer *peer, size_t bytes) {
+  peer->consumed_bytes += bytes;
+  peer->consumed++;
+  if (peer->foreign) return;
+  if (peer->consumed < RPC_CREDIT_STEP && peer->consumed_bytes < RPC_WINDOW_BYTES / 4) return;
+  hello_credit(peer, peer->consumed, peer->consumed_bytes);
   peer->consumed = 0;
+  peer->consumed_bytes = 0;
 }
 
-static void on_notify(lua_State *L, peer *peer, const frame *frame) {
+static void on_notify(lua_State *L, peer *peer, const frame *frame, size_t length) {
   if (method_is(frame, "lp.credit")) {
-    credit_back(peer, hello_number(frame->body, frame->body_length));
+    credit_back(peer, hello_count(frame), hello_bytes(frame));
     return;
   }
   if (method_is(frame, "lp.cancel")) {
@@ -220,7 +232,7 @@ static void on_notify(lua_State *L, peer *peer, const frame *frame) {
     set_end(peer, LP_UNAVAILABLE, text);
     return;
   }
-  notify_consumed(peer);
+  notify_consumed(peer, length);
   server_request(L, peer, frame);
 }
 
@@ -245,7 +257,7 @@ static bool on_frame(void *owner, const uint8_t *data, size_t length) {
   } else if (frame.kind == FRAME_RESPONSE) {
     on_response(arrival->L, peer, &frame);
   } else if (frame.kind == FRAME_NOTIFY) {
-    on_notify(arrival->L, peer, &frame);
+    on_notify(arrival->L, peer, &frame, length + FRAME_PREFIX);
   } else if (method_is(&frame, HELLO_METHOD)) {
     arrival->status = hello_asked(peer, &frame, &arrival->fault);
   } else {
@@ -264,7 +276,7 @@ static void on_oversize(void *owner, uint64_t size, const uint8_t *head, size_t 
   frame_kind kind;
   if (!frame_peek(head, length, &kind, &id)) return;
   if (kind == FRAME_NOTIFY) {
-    notify_consumed(arrival->peer);
+    notify_consumed(arrival->peer, size + FRAME_PREFIX);
     return;
   }
   if (kind == FRAME_REQUEST) {
@@ -272,8 +284,9 @@ static void on_oversize(void *owner, uint64_t size, const uint8_t *head, size_t 
     return;
   }
   pending *found = pending_of(arrival->peer, id);
+  size_t bytes = found ? found->bytes : 0;
   if (found) client_fail(arrival->L, found, LP_RESOURCE_EXHAUSTED, text);
-  credit_back(arrival->peer, 1);
+  credit_back(arrival->peer, 1, bytes);
 }
 
 static int take_frames(lua_State *L) {

@@ -19,9 +19,10 @@ typedef struct peer peer;
 typedef struct future future;
 
 enum {
-  RPC_WINDOW = 1024,     /* requests and notifications under way in one direction */
-  RPC_CREDIT_STEP = 256, /* notifications consumed before credit is returned */
-  RPC_IDLE_CALLS = 256   /* freed call records kept */
+  RPC_WINDOW_BYTES = 64 << 20, /* bytes of those; another may begin while any is left */
+  RPC_WINDOW = 1024,           /* requests and notifications under way in one direction */
+  RPC_CREDIT_STEP = 256,       /* notifications consumed before credit is returned */
+  RPC_IDLE_CALLS = 256         /* freed call records kept */
 };
 
 /* A call from here that waits for its answer: by a task or by a future. */
@@ -29,9 +30,10 @@ typedef struct pending {
   struct pending *next; /* free list */
   peer *peer;
   uint32_t id;
-  task *task;  /* NULL: a future's */
-  int future;  /* registry reference of the future's userdata */
-  timer timer; /* a future's deadline */
+  size_t bytes; /* credit that comes back with the answer */
+  task *task;   /* NULL: a future's */
+  int future;   /* registry reference of the future's userdata */
+  timer timer;  /* a future's deadline */
 } pending;
 
 /* A call to here that is being handled. */
@@ -41,6 +43,8 @@ typedef struct call {
   uint32_t session; /* of the peer when it came; answers to an older one are dropped */
   uint32_t id;
   bool notify;
+  task *task;
+  timer deadline;  /* ends it, if the caller gave it a time */
   char method[40]; /* for messages; cut */
 } call;
 
@@ -58,6 +62,7 @@ typedef struct rpc {
   int on_stop, connector; /* registry references of Lua functions */
   pending *answering;     /* whose answer is being decoded; off its peer's table already */
   bool stop_asked;        /* perhaps before on_stop was known */
+  uint64_t expired;       /* requests whose time was over before they ran */
   bool look_for_lost;     /* a spawned task failed: see whether anybody holds its future */
   list listeners;         /* by listening.link */
 } rpc;
@@ -112,7 +117,9 @@ struct peer {
   char *name;         /* of the node at the other end, for people */
   pending **slots;    /* by id & (size - 1) */
   uint32_t slot_count, pending_count, next_id;
-  uint32_t window;   /* requests and notifications it still takes */
+  uint32_t window; /* requests and notifications it still takes */
+  int64_t window_bytes;
+  size_t consumed_bytes;
   uint32_t consumed; /* notifications of its handled since the last credit */
   list waiters;      /* tasks waiting for credit, by task.link */
   lp_status end_status;
@@ -165,6 +172,8 @@ void server_request(lua_State *L, peer *peer, const frame *frame);
 void server_open(lua_State *L, rpc *rpc);
 /* The caller of the request `id` gave up. */
 void server_cancel(peer *peer, uint32_t id);
+/* The other end is gone: nobody waits for what is handled for it. */
+void server_orphan(peer *peer);
 /* Drops what was held for a peer, answers what is held when the node ends. */
 void server_forget(rpc *rpc);
 /* Answers with an error made without Lua. */

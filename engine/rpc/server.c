@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "rpc/hello.h"
 #include "rpc/rpc.h"
 #include "runtime/failure.h"
 
@@ -14,7 +15,7 @@ typedef struct held {
   struct held *next;
   peer *peer;
   uint32_t session;
-  size_t length;
+  int64_t due;
   frame frame; /* its pointers lead into `bytes` */
   uint8_t bytes[];
 } held;
@@ -97,6 +98,7 @@ static void write_error(lua_State *L, call *call, int index) {
 
 static void call_free(call *call) {
   rpc *rpc = call->peer->rpc;
+  timer_stop(&rpc->node->loop->timers, &call->deadline);
   peer_unref(call->peer);
   if (rpc->free_call_count >= RPC_IDLE_CALLS) {
     mem_free(call);
@@ -152,16 +154,45 @@ peer *server_caller(lua_State *L) {
   return ((call *)task->context)->peer;
 }
 
-/* The other side waits no longer: the handler's waits raise from now on. */
-void server_cancel(peer *peer, uint32_t id) {
+/* Requests still held for `peer` (with this id, unless NULL) are forgotten. */
+static void held_drop(peer *peer, const uint32_t *id) {
+  rpc *rpc = peer->rpc;
+  for (held **place = &rpc->held; *place;) {
+    held *each = *place;
+    bool meant =
+        each->peer == peer && each->frame.kind == FRAME_REQUEST && (!id || each->frame.id == *id);
+    if (!meant) {
+      place = &each->next;
+      continue;
+    }
+    *place = each->next;
+    if (!*place) rpc->held_end = place;
+    peer_unref(each->peer);
+    mem_free(each);
+  }
+}
+
+/* The handlers of calls from `peer` (of this id, unless NULL): their waits raise from now on. */
+static void cancel_handlers(peer *peer, const uint32_t *id, const char *text) {
   node *node = peer->rpc->node;
   for (int i = 0; i < node->task_slots; i++) {
     task *task = node->tasks[i];
     if (!task || task->state == TASK_IDLE || task->kind != &call_kind) continue;
     call *call = task->context;
-    if (call && call->peer == peer && call->id == id && call->session == peer->session)
-      task_cancel(task, LP_CANCELLED, "the caller gave up");
+    if (call && call->peer == peer && !call->notify && (!id || call->id == *id) &&
+        call->session == peer->session)
+      task_cancel(task, LP_CANCELLED, text);
   }
+}
+
+void server_cancel(peer *peer, uint32_t id) {
+  held_drop(peer, &id);
+  cancel_handlers(peer, &id, "the caller gave up");
+}
+
+void server_orphan(peer *peer) {
+  held_drop(peer, NULL);
+  cancel_handlers(peer, NULL, "the caller is gone");
 }
 
 /* ---- finding methods -------------------------------------------------------- */
@@ -368,6 +399,17 @@ void server_list(lua_State *L, rpc *rpc) {
 
 /* ---- dispatch --------------------------------------------------------------- */
 
+/* The caller's time is over: a handler that has not begun is not run, another's waits end. */
+static void call_expired(timer *fired) {
+  call *late = list_entry(fired, call, deadline);
+  if (late->task->started) {
+    task_cancel(late->task, LP_DEADLINE_EXCEEDED, "deadline exceeded: the caller's time is over");
+    return;
+  }
+  late->peer->rpc->expired++;
+  task_close(late->task, LP_DEADLINE_EXCEEDED, "deadline exceeded before the call began");
+}
+
 static call *call_new(peer *peer, const frame *frame) {
   rpc *rpc = peer->rpc;
   call *made = rpc->free_calls;
@@ -381,6 +423,8 @@ static call *call_new(peer *peer, const frame *frame) {
   made->session = peer->session;
   made->id = frame->id;
   made->notify = frame->kind == FRAME_NOTIFY;
+  made->task = NULL;
+  timer_init(&made->deadline, call_expired);
   size_t length = frame->method_length < sizeof made->method - 1 ? frame->method_length
                                                                  : sizeof made->method - 1;
   memcpy(made->method, frame->method, length);
@@ -398,7 +442,7 @@ static void refuse(lua_State *L, peer *peer, const frame *frame, lp_status statu
 }
 
 /* Keeps a request until the node serves. */
-static void hold(lua_State *L, peer *peer, const frame *frame) {
+static void hold(lua_State *L, peer *peer, const frame *frame, int64_t due) {
   rpc *rpc = peer->rpc;
   size_t length = frame->method_length + frame->body_length + frame->meta_length;
   held *kept = mem_alloc(sizeof *kept + length);
@@ -410,6 +454,7 @@ static void hold(lua_State *L, peer *peer, const frame *frame) {
   kept->next = NULL;
   kept->peer = peer_ref(peer);
   kept->session = peer->session;
+  kept->due = due;
   kept->frame = *frame;
   kept->frame.method = (const char *)memcpy(at, frame->method, frame->method_length);
   kept->frame.body = memcpy(at + frame->method_length, frame->body, frame->body_length);
@@ -422,7 +467,7 @@ static void hold(lua_State *L, peer *peer, const frame *frame) {
 
 /* Makes the task of a call: what is from `first` up to the top is its function with self and
  * arguments. The call is made last, when nothing can raise any more. False: memory is out. */
-static bool start_call(lua_State *L, peer *peer, const frame *frame, int first) {
+static bool start_call(lua_State *L, peer *peer, const frame *frame, int first, int64_t due) {
   int values = lua_gettop(L) - first + 1;
   task *task = task_new(L, &call_kind, NULL);
   if (!lua_checkstack(task->co, values + 1) || !(task->context = call_new(peer, frame))) {
@@ -430,13 +475,17 @@ static bool start_call(lua_State *L, peer *peer, const frame *frame, int first) 
     return false;
   }
   lua_xmove(L, task->co, values);
+  call *call = task->context;
+  call->task = task;
+  task->deadline = due;
+  if (due != CLOCK_NEVER) timer_start(&peer->rpc->node->loop->timers, &call->deadline, due);
   task_start(task, values - 1);
   return true;
 }
 
 /* A call's values are decoded here and moved to its task, which exists only when they are
  * complete: what raises on the way (memory, an unpack function) leaves nothing behind. */
-static void dispatch(lua_State *L, peer *peer, const frame *frame) {
+static void dispatch(lua_State *L, peer *peer, const frame *frame, int64_t due) {
   rpc *rpc = peer->rpc;
   char text[FAULT_TEXT];
   if (!server_find(L, rpc, frame->method, frame->method_length)) {
@@ -449,22 +498,24 @@ static void dispatch(lua_State *L, peer *peer, const frame *frame) {
   fault fault;
   if (codec_read(L, frame->body, frame->body_length, &rpc->codec, &count, &fault) != LP_OK)
     refuse(L, peer, frame, fault.status, fault.text);
-  else if (!start_call(L, peer, frame, first))
+  else if (!start_call(L, peer, frame, first, due))
     refuse(L, peer, frame, LP_RESOURCE_EXHAUSTED, "out of memory");
   lua_settop(L, first - 1);
 }
 
 void server_request(lua_State *L, peer *peer, const frame *frame) {
   rpc *rpc = peer->rpc;
+  int64_t left = hello_time(frame);
+  int64_t due = left == CLOCK_NEVER ? left : rpc->node->loop->now + left;
   int state = atomic_load_explicit(&rpc->node->state, memory_order_relaxed);
   if (state >= NODE_DRAINING) {
     char text[FAULT_TEXT];
     snprintf(text, sizeof text, "node %s is unavailable: it has finished", rpc->node->name);
     refuse(L, peer, frame, LP_UNAVAILABLE, text);
   } else if (rpc->serving) {
-    dispatch(L, peer, frame);
+    dispatch(L, peer, frame, due);
   } else {
-    hold(L, peer, frame);
+    hold(L, peer, frame, due);
   }
 }
 
@@ -472,7 +523,7 @@ void server_open(lua_State *L, rpc *rpc) {
   rpc->serving = true;
   while (rpc->held) {
     held *next = rpc->held;
-    if (next->session == next->peer->session) dispatch(L, next->peer, &next->frame);
+    if (next->session == next->peer->session) dispatch(L, next->peer, &next->frame, next->due);
     rpc->held = next->next; /* now: dispatch may raise */
     if (!rpc->held) rpc->held_end = &rpc->held;
     peer_unref(next->peer);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "runtime/node.h"
+#include "runtime/task.h"
 
 /* initial-exec: the handler must not be the first to touch it, nor allocate for it. */
 static _Thread_local loop *thread_loop __attribute__((tls_model("initial-exec")));
@@ -67,7 +68,10 @@ static void interrupt_hook(lua_State *L, lua_Debug *activation) {
   if (!node->killed) lua_sethook(L, NULL, 0, 0);
   int reasons = atomic_exchange(&here->interrupt, 0);
   if (reasons & INTERRUPT_CONTROL) mailbox_run(here->box, MAILBOX_CONTROL, here);
-  if (node->killed) {
+  if (node->current && node->current->overdue && node_can_yield(node, L)) {
+    node->mark = MARK_CLOSE;
+    lua_yield(L, 0);
+  } else if (node->killed) {
     hook_kill(L, node);
   } else if (reasons & INTERRUPT_SLICE && node_can_yield(node, L)) {
     node->mark = MARK_SLICE;

@@ -30,6 +30,7 @@ typedef enum node_mark {
   MARK_NONE, /* a user's coroutine.yield */
   MARK_WAIT, /* waits for something */
   MARK_SLICE,
+  MARK_CLOSE, /* the task's time after its cancellation is over */
   MARK_KILL
 } node_mark;
 

@@ -10,7 +10,7 @@
 #include "runtime/failure.h"
 #include "runtime/interrupt.h"
 
-enum { TASK_KEEP_IDLE = 256, CLOSE_STEP = 10000 };
+enum { TASK_KEEP_IDLE = 256, CLOSE_STEP = 10000, GRACE_NS = 1000000000 };
 
 static int task_base(lua_State *L);
 
@@ -19,6 +19,14 @@ static void task_timer(timer *fired) {
   late->timed_out = true;
   if (late->abandon) late->abandon(late);
   task_wake(late, 0);
+}
+
+/* A cancelled task had its time to clean up, shielded or not. */
+static void grace_timer(timer *fired) {
+  task *late = list_entry(fired, task, grace);
+  late->overdue = true;
+  if (late->state == TASK_WAITING)
+    task_close(late, late->cancelled, late->raise_text ? late->raise_text : "it was cancelled");
 }
 
 /* ---- making and keeping ----------------------------------------------------- */
@@ -56,6 +64,7 @@ static task *task_create(lua_State *L, node *node) {
   made->slot = slot;
   list_init(&made->link);
   timer_init(&made->timer, task_timer);
+  timer_init(&made->grace, grace_timer);
   node->tasks[slot] = made;
   return made;
 }
@@ -74,6 +83,7 @@ task *task_new(lua_State *L, const task_kind *kind, void *context) {
   made->cancelled = made->raise = LP_OK;
   made->failed = false;
   made->raise_text = NULL;
+  made->started = made->overdue = false;
   made->abandon = NULL;
   made->waiting_for = NULL;
   made->deadline = CLOCK_NEVER;
@@ -88,6 +98,7 @@ void task_free(task *task) {
   node *node = task->node;
   list_remove(&task->link);
   timer_stop(&node->loop->timers, &task->timer);
+  timer_stop(&node->loop->timers, &task->grace);
   node->tasks[task->slot] = NULL;
   /* Tokens of this slot that are still about must not name a wait of its next task. */
   if (task->wait >= node->first_wait) node->first_wait = task->wait + 1;
@@ -101,6 +112,7 @@ static void task_retire(task *task, bool usable) {
   node->task_count--;
   if (node->sliced == task) node->sliced = NULL;
   timer_stop(&node->loop->timers, &task->timer);
+  timer_stop(&node->loop->timers, &task->grace);
   list_remove(&task->link);
   coroutine_tag(task->co, false);
   task->state = TASK_IDLE;
@@ -166,6 +178,8 @@ static void task_settle(task *task, int status) {
     node->sliced = task;
     list_push_front(&node->ready, &task->link);
     node_ready(node);
+  } else if (node->mark == MARK_CLOSE) {
+    task_close(task, task->cancelled, task->raise_text ? task->raise_text : "it was cancelled");
   } else if (node->mark == MARK_KILL) {
     task->state = TASK_WAITING; /* for node_close */
   } else {
@@ -179,6 +193,7 @@ void task_resume(task *task) {
   node->current = task;
   node->mark = MARK_NONE;
   task->state = TASK_RUNNING;
+  task->started = true;
   task->depth = 0;
   task->can_yield = true;
   coroutine_tag(task->co, false);
@@ -225,6 +240,10 @@ static int raise_cannot_wait(lua_State *L, task *task) {
 task *task_before_wait(lua_State *L) {
   task *task = task_current(L);
   if (!node_can_yield(task->node, L) || task->node->closing) raise_cannot_wait(L, task);
+  if (task->overdue) {
+    task->node->mark = MARK_CLOSE;
+    lua_yield(L, 0); /* does not return: the task is never resumed */
+  }
   if (task->cancelled != LP_OK && task->shield == 0)
     failure_raise(L, task->cancelled,
                   task->raise_text ? task->raise_text : "the task was cancelled");
@@ -281,6 +300,7 @@ void task_cancel(task *task, lp_status status, const char *text) {
   if (task->cancelled == LP_OK) {
     task->cancelled = status;
     task->raise_text = text;
+    timer_start(&task->node->loop->timers, &task->grace, clock_now() + GRACE_NS);
   }
   task_interrupt(task, status, task->raise_text);
 }

@@ -54,6 +54,8 @@ struct task {
   int inner_count, inner_size;
   int depth;              /* of the state that runs now: 0 is co itself */
   bool can_yield;         /* every state outside of the running one could yield */
+  bool started;           /* was resumed at least once */
+  bool overdue;           /* cancelled a second ago: closed at its next wait */
   int shield;             /* lp.shield calls it is in */
   lp_status cancelled;    /* reason, LP_OK: not cancelled */
   bool failed;            /* the value given to the resume is an error to be raised */
@@ -61,6 +63,7 @@ struct task {
   const char *raise_text; /* static, or NULL */
   int64_t deadline;       /* inherited by calls made from here; CLOCK_NEVER: none */
   timer timer;            /* ends the wait */
+  timer grace;            /* from the cancellation to `overdue` */
   /* The wait ended otherwise than by what was waited for: let go of it. May be NULL. */
   void (*abandon)(task *task);
   void *waiting_for;
@@ -96,7 +99,8 @@ bool task_interrupt(task *task, lp_status status, const char *text);
  * is static. What was waited for has let go of the task already. */
 void task_fail(task *task, lp_status status, const char *text);
 
-/* Ends its waits with an error of this status, now and later. */
+/* Ends its unshielded waits with an error of this status, now and later; a second after
+ * that the task is closed at its next wait. `text` is static or NULL. */
 void task_cancel(task *task, lp_status status, const char *text);
 /* Closes its coroutines innermost first, runs nothing more of it. */
 void task_close(task *task, lp_status status, const char *text);
