@@ -23,7 +23,7 @@
 #include "runtime/failure.h"
 #include "runtime/interrupt.h"
 
-enum { PRINT_LIMIT = 1 << 20, HUES = 6, SLICE_NS = 10000000 };
+enum { PRINT_LIMIT = 1 << 20, HUES = 6, SLICE_NS = 10000000, SPIN_NS = 20000 };
 
 /* A loop that hosts nodes of this process. */
 typedef struct hosted_loop {
@@ -217,6 +217,7 @@ static hosted_loop *loop_make(host *host, const char *name, fault *fault) {
     return NULL;
   }
   made->loop = loop_new(&host->engine, name, fault);
+  if (made->loop) made->loop->spin_ns = host->engine.spin_ns;
   if (!made->loop || loop_start(made->loop, fault) != LP_OK) {
     loop_free(made->loop);
     mem_free(made);
@@ -703,6 +704,14 @@ static int host_free_port(lua_State *L) {
   return 1;
 }
 
+/* spin(microseconds): how long the loops made from now on look for work before they sleep */
+static int host_spin(lua_State *L) {
+  lua_Integer wanted = luaL_checkinteger(L, 1);
+  luaL_argcheck(L, wanted >= 0 && wanted <= 1000000, 1, "0 to a million microseconds");
+  host_of(L)->engine.spin_ns = wanted * 1000;
+  return 0;
+}
+
 static int host_pid(lua_State *L) {
   lua_pushinteger(L, getpid());
   return 1;
@@ -751,6 +760,7 @@ static int open_host(lua_State *L) {
       {"events", host_events},
       {"forget", host_forget},
       {"free_port", host_free_port},
+      {"spin", host_spin},
       {"pid", host_pid},
       {"command", host_command},
       {"environment", host_environment},
@@ -800,6 +810,7 @@ host *host_new(const host_options *options, fault *fault) {
     return NULL;
   }
   made->options = *options;
+  made->engine.spin_ns = SPIN_NS;
   made->engine.owner = made;
   made->engine.on_event = on_event;
   made->events = LUA_NOREF;

@@ -43,7 +43,7 @@ typedef struct engine {
   entry *buckets[ENGINE_BUCKETS];
   atomic_uint_fast64_t next_id;
   atomic_size_t output_queued; /* bytes of EVENT_OUTPUT not yet printed */
-  int64_t spin_ns;             /* a loop's polling before it sleeps */
+  int64_t spin_ns;             /* of loops for nodes, see loop.h */
 } engine;
 
 bool engine_init(engine *engine);

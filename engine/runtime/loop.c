@@ -1,6 +1,7 @@
 /* See loop.h. */
 #include "runtime/loop.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -10,6 +11,8 @@
 #include "runtime/interrupt.h"
 #include "runtime/node.h"
 
+/* Trust in spinning: gained one by one, lost faster. */
+enum { SPIN_TRUST = 8, SPIN_LOSS = 3, SPIN_WAKE = 4 };
 enum { SCRATCH_BYTES = 256 * 1024, NODE_SHARE = 64, CLOCK_EVERY = 16 };
 
 static void loop_woken(void *owner, unsigned events) {
@@ -157,6 +160,45 @@ static int64_t loop_timeout(const loop *loop, int64_t until) {
   return next > now ? next - now : 0;
 }
 
+/* ---- spinning ---------------------------------------------------------------------- */
+
+static bool loop_has_work(const loop *loop) {
+  return !list_empty(&loop->ready) || !list_empty(&loop->dirty) || !mailbox_empty(loop->box) ||
+         loop->quit;
+}
+
+/* Looks for work for a while instead of sleeping, since being woken costs more than most
+ * calls take. Gives the processor away in between: whoever is to answer may need it. True
+ * when it found something in time. */
+static bool loop_spin(loop *loop, int64_t timeout) {
+  int64_t budget = loop->spin_ns;
+  if (loop->spin_trust <= 0 || (timeout > 0 && timeout < budget)) return false;
+  int64_t until = clock_now() + budget;
+  bool found, late;
+  do {
+    sched_yield();
+    if (mailbox_empty(loop->box)) poller_wait(loop->poller, 0);
+    found = loop_has_work(loop);
+    late = clock_now() >= until;
+  } while (!found && !late);
+  if (late)
+    loop->spin_trust -= SPIN_LOSS;
+  else if (loop->spin_trust < SPIN_TRUST)
+    loop->spin_trust++;
+  return found;
+}
+
+/* After a sleep: would spinning have spared it? Being woken from another core takes several
+ * times as long as the answer did, hence the factor. A program that idles never gets here
+ * twice in a row. */
+static void loop_slept(loop *loop, int64_t since) {
+  if (loop->spin_ns == 0) return;
+  if (clock_now() - since > loop->spin_ns * SPIN_WAKE)
+    loop->spin_trust = 0;
+  else if (loop->spin_trust < SPIN_TRUST)
+    loop->spin_trust++;
+}
+
 void loop_turn(loop *loop, int64_t until) {
   atomic_store_explicit(&loop->interrupt, 0, memory_order_relaxed);
   mailbox_run(loop->box, MAILBOX_CONTROL, loop);
@@ -164,10 +206,13 @@ void loop_turn(loop *loop, int64_t until) {
   timer_advance(&loop->timers, loop->now);
   loop_work(loop);
   int64_t timeout = loop_timeout(loop, until);
+  if (timeout != 0 && loop_spin(loop, timeout)) return;
   if (timeout == 0 || !mailbox_sleep(loop->box)) {
     poller_wait(loop->poller, 0);
     return;
   }
+  int64_t since = loop->spin_ns ? clock_now() : 0;
   poller_wait(loop->poller, timeout);
   mailbox_awake(loop->box);
+  loop_slept(loop, since);
 }

@@ -50,6 +50,8 @@ typedef struct loop {
   bool quit;        /* ends when its last node has ended */
   bool until_empty; /* turned only while it has nodes: the last one's turn must not wait */
   message quitting; /* what loop_quit sends */
+  int64_t spin_ns;  /* looks for work so long before it sleeps; 0: never */
+  int spin_trust;   /* above 0: spinning has lately paid off */
   /* The coroutine Lua is executing right now, for the interrupt signal of this very
    * thread; NULL while no Lua runs. */
   _Atomic(lua_State *) running;

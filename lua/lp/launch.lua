@@ -44,6 +44,7 @@ local schema = {
   notice = any_number,
   name = options.text,
   threads = options.integer("a whole number, 1 or more", 1),
+  spin = options.integer("a whole number of microseconds, 0 or more", 0),
   seed = options.integer("a whole number", math.mininteger),
   log_level = options.one_of("debug", "info", "warning", "error"),
   resources = options.of_type("table", "a table of labels"),
@@ -339,7 +340,7 @@ end
 
 --- Launches a program and returns at once.
 -- @param program made by lp.Program (a list: its first)
--- @tparam[opt] table given `launch_type`, `notice` (seconds), `name`, `threads`, `seed`,
+-- @tparam[opt] table given `launch_type`, `notice` (seconds), `name`, `threads`, `spin` (microseconds), `seed`,
 --   `log_level`, `resources` (label -> {args=, env=})
 -- @treturn table a Run
 -- @raise a text that names node and path when something cannot be carried

@@ -127,7 +127,7 @@ local commands = {}
 function commands.run(parsed)
   local launch = require "lp.launch"
   local defaults = launch.defaults
-  for _, name in ipairs {"launch_type", "notice", "name", "threads", "seed", "log_level"} do
+  for _, name in ipairs {"launch_type", "notice", "name", "threads", "spin", "seed", "log_level"} do
     defaults[name] = parsed.options[name]
   end
   defaults.resources = apply_settings(parsed.options.set)

@@ -177,6 +177,7 @@ local function environment(node, token)
   set("LP_NODE_ADDRESS", "unix:" .. node.run.control)
   set("LP_NODE_TOKEN", token)
   set("LP_NODE_FOLDER", node.run.folder)
+  if node.run.settings.spin then set("LP_NODE_SPIN", node.run.settings.spin) end
   return env
 end
 
@@ -287,6 +288,7 @@ function service:launch_run(run_id, settings)
   local run = runs[run_id]
   run.settings, run.notice = settings, settings.notice or 10
   settings.seed = settings.seed or math.random(0)
+  if settings.spin then host.spin(settings.spin) end
   run.placement = placements[settings.launch_type]
   run.folder = host.rundir(run_id)
   run.state = "running"

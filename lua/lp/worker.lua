@@ -94,6 +94,8 @@ function worker.boot()
     io.stderr:write("lp: --node is for the engine's own use\n")
     return command.quit(2)
   end
+  local spin = math.tointeger(os.getenv "LP_NODE_SPIN")
+  if spin then host.spin(spin) end
   host.events(on_event)
   core.connector(function(client, target) core.dial(client, target) end)
   core.serve(worker)
