@@ -32,7 +32,10 @@ local lp = {}
 -- @tparam table options `timeout` (seconds; 0 or nil: none), `wait_for_ready`, …
 -- @return a new client or handle; `target` stays as it is
 function lp.with(target, options)
-  if core.is_client(target) then return core.with(target, options) end
+  if core.is_client(target) then
+    local schema = require "lp.options"
+    return core.with(target, schema.check("lp.with", schema.call, options, 2))
+  end
   local handle = require "lp.handle"
   if handle.is(target) then
     local changed = handle.with(target, options, 2) -- no tail call: mistakes name our caller
