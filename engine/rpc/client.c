@@ -26,9 +26,8 @@ static const char methods_key = 0; /* registry: name -> function */
 static client *client_at(lua_State *L, int index) {
   client *found = lua_touserdata(L, index);
   if (!found || !lua_getmetatable(L, index)) return NULL;
-  lua_rawgetp(L, LUA_REGISTRYINDEX, &metatable_key);
-  bool same = lua_rawequal(L, -1, -2);
-  lua_pop(L, 2);
+  bool same = lua_topointer(L, -1) == rpc_of(L)->client_metatable;
+  lua_pop(L, 1);
   return same && found->peer ? found : NULL;
 }
 
@@ -549,5 +548,6 @@ void client_open(lua_State *L) {
   lua_rawsetp(L, LUA_REGISTRYINDEX, &methods_key);
   lua_pushcclosure(L, client_index, 1);
   lua_setfield(L, -2, "__index");
+  rpc_of(L)->client_metatable = lua_topointer(L, -1); /* the registry keeps it alive */
   lua_rawsetp(L, LUA_REGISTRYINDEX, &metatable_key);
 }

@@ -215,6 +215,7 @@ bool rpc_listen(mailbox *box, uint64_t id, int fd, const char *path) {
 /* ---- life ------------------------------------------------------------------- */
 
 static int open_all(lua_State *L) {
+  server_note_standard(L, rpc_of(L));
   client_open(L);
   future_open(L);
   return 0;

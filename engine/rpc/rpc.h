@@ -19,6 +19,7 @@ typedef struct peer peer;
 typedef struct future future;
 
 enum {
+  RPC_STANDARD = 10,
   RPC_WINDOW_BYTES = 64 << 20, /* bytes of those; another may begin while any is left */
   RPC_WINDOW = 1024,           /* requests and notifications under way in one direction */
   RPC_CREDIT_STEP = 256,       /* notifications consumed before credit is returned */
@@ -52,10 +53,12 @@ typedef struct call {
 typedef struct rpc {
   node *node;
   codec codec;
-  list peers;                        /* by peer.link */
-  bool serving;                      /* requests are dispatched; before that they are held */
-  int instance, expose, constructor; /* registry references; LUA_NOREF: none */
-  struct held *held, **held_end;     /* requests that came before serving */
+  list peers;                         /* by peer.link */
+  bool serving;                       /* requests are dispatched; before that they are held */
+  const void *client_metatable;       /* lua_topointer of it: recognises clients */
+  const void *standard[RPC_STANDARD]; /* the same of tables whose functions are no methods */
+  int instance, expose, constructor;  /* registry references; LUA_NOREF: none */
+  struct held *held, **held_end;      /* requests that came before serving */
   pending *free_pending;
   call *free_calls;
   int free_call_count;
@@ -178,6 +181,8 @@ void server_orphan(peer *peer);
 void server_forget(rpc *rpc);
 /* Answers with an error made without Lua. */
 void server_refuse(peer *peer, uint32_t id, lp_status status, const char *text);
+/* Notes which tables are standard libraries; once, after they were opened. May raise. */
+void server_note_standard(lua_State *L, rpc *rpc);
 /* Pushes the function a call of `method` runs and its self; false: nothing of that name. */
 bool server_find(lua_State *L, rpc *rpc, const char *method, size_t length);
 /* Pushes the names that can be called, an array. */

@@ -20,8 +20,6 @@ typedef struct held {
   uint8_t bytes[];
 } held;
 
-static const char standard_key = 0; /* registry: set of tables whose functions are not methods */
-
 /* ---- answering -------------------------------------------------------------- */
 
 static bool can_answer(const call *call) {
@@ -197,34 +195,24 @@ void server_orphan(peer *peer) {
 
 /* ---- finding methods -------------------------------------------------------- */
 
-/* The set of tables whose functions are never methods: _G and the standard libraries. */
-static void push_standard(lua_State *L) {
-  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &standard_key) == LUA_TTABLE) return;
-  lua_pop(L, 1);
-  static const char *const names[] = {"_G", "string",    "table", "math", "io",
-                                      "os", "coroutine", "debug", "utf8", "package"};
-  lua_createtable(L, 0, 10);
+void server_note_standard(lua_State *L, rpc *rpc) {
+  static const char *const names[RPC_STANDARD] = {"_G", "string",    "table", "math", "io",
+                                                  "os", "coroutine", "debug", "utf8", "package"};
   lua_getfield(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-    if (lua_getfield(L, -1, names[i]) == LUA_TNIL) {
-      lua_pop(L, 1);
-      continue;
-    }
-    lua_pushboolean(L, 1);
-    lua_rawset(L, -4);
+  for (int i = 0; i < RPC_STANDARD; i++) {
+    lua_getfield(L, -1, names[i]);
+    rpc->standard[i] = lua_topointer(L, -1);
+    lua_pop(L, 1);
   }
   lua_pop(L, 1);
-  lua_pushvalue(L, -1);
-  lua_rawsetp(L, LUA_REGISTRYINDEX, &standard_key);
 }
 
-static bool is_standard(lua_State *L, int index) {
-  index = lua_absindex(L, index);
-  push_standard(L);
-  lua_pushvalue(L, index);
-  bool found = lua_rawget(L, -2) != LUA_TNIL;
-  lua_pop(L, 2);
-  return found;
+/* Is the table on top _G or a standard library's? By identity, since it is asked per call. */
+static bool is_standard(lua_State *L, const rpc *rpc) {
+  const void *table = lua_topointer(L, -1);
+  for (int i = 0; i < RPC_STANDARD; i++)
+    if (rpc->standard[i] == table) return true;
+  return false;
 }
 
 /* Replaces the object on top by the table its metatable's __index leads to. */
@@ -237,7 +225,7 @@ static bool next_in_chain(lua_State *L) {
   lua_rawget(L, -2);
   lua_replace(L, -3);
   lua_pop(L, 1);
-  if (lua_type(L, -1) == LUA_TTABLE && !is_standard(L, -1)) return true;
+  if (lua_type(L, -1) == LUA_TTABLE && !is_standard(L, rpc_of(L))) return true;
   lua_pop(L, 1);
   return false;
 }
