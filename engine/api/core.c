@@ -7,7 +7,10 @@
 
 #include "api/embedded.h"
 #include "base/clock.h"
-#include "rpc/rpc.h"
+#include "rpc/client.h"
+#include "rpc/future.h"
+#include "rpc/methods.h"
+#include "rpc/server.h"
 #include "runtime/engine.h"
 #include "runtime/failure.h"
 #include "runtime/lines.h"
@@ -187,7 +190,7 @@ static int core_serve(lua_State *L) {
 }
 
 static int core_methods(lua_State *L) {
-  server_list(L, rpc_of(L));
+  methods_list(L, rpc_of(L));
   return 1;
 }
 

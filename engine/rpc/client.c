@@ -5,8 +5,12 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "rpc/client.h"
+#include "rpc/future.h"
 #include "rpc/hello.h"
-#include "rpc/rpc.h"
+#include "rpc/methods.h"
+#include "rpc/remote.h"
+#include "rpc/server.h"
 #include "runtime/failure.h"
 
 typedef enum client_mode { MODE_CALL, MODE_FUTURES, MODE_NOTIFY } client_mode;
@@ -462,7 +466,7 @@ static int core_target(lua_State *L) {
 static int core_list_methods(lua_State *L) {
   client *client = client_check(L, 1);
   lua_settop(L, 1);
-  lua_pushliteral(L, SERVER_METHODS);
+  lua_pushliteral(L, METHODS_REQUEST);
   return call_go(L, call_due(L, client));
 }
 

@@ -4,8 +4,8 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "rpc/future.h"
 #include "rpc/hello.h"
-#include "rpc/rpc.h"
 #include "runtime/failure.h"
 
 typedef enum future_status { PENDING, DONE, FAILED, CANCELLED } future_status;

@@ -3,7 +3,7 @@
 #ifndef LP_RPC_HELLO_H
 #define LP_RPC_HELLO_H
 
-#include "rpc/rpc.h"
+#include "rpc/peer.h"
 
 #define HELLO_METHOD "lp.hello"
 enum { HELLO_VERSION = 1 };

@@ -8,8 +8,9 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "rpc/client.h"
 #include "rpc/hello.h"
-#include "rpc/rpc.h"
+#include "rpc/server.h"
 #include "runtime/engine.h"
 #include "runtime/failure.h"
 

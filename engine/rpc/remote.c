@@ -3,8 +3,9 @@
 #include <lauxlib.h>
 #include <string.h>
 
-#include "rpc/rpc.h"
+#include "rpc/remote.h"
 #include "runtime/failure.h"
+#include "wire/frame.h"
 
 enum { CHAIN_MAX = 64 };
 

@@ -10,7 +10,11 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "net/listener.h"
+#include "rpc/client.h"
+#include "rpc/future.h"
 #include "rpc/hello.h"
+#include "rpc/methods.h"
+#include "rpc/server.h"
 #include "runtime/engine.h"
 #include "runtime/failure.h"
 
@@ -215,7 +219,7 @@ bool rpc_listen(mailbox *box, uint64_t id, int fd, const char *path) {
 /* ---- life ------------------------------------------------------------------- */
 
 static int open_all(lua_State *L) {
-  server_note_standard(L, rpc_of(L));
+  methods_note_standard(L, rpc_of(L));
   client_open(L);
   future_open(L);
   return 0;

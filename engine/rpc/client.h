@@ -1,0 +1,30 @@
+/* The calling side: clients as scripts hold them, and the way back of an answer. */
+#ifndef LP_RPC_CLIENT_H
+#define LP_RPC_CLIENT_H
+
+#include <lauxlib.h>
+
+#include "rpc/peer.h"
+
+/* Opens clients and futures in a state; pushes nothing. May raise. */
+void client_open(lua_State *L);
+/* Pushes a client of `peer` (takes over the caller's reference, also when it raises). */
+void client_push(lua_State *L, peer *peer);
+peer *client_peer(lua_State *L, int index); /* NULL: not a client */
+extern const luaL_Reg client_functions[];
+extern const codec_hooks client_codec_hooks;
+
+/* ---- answers ---------------------------------------------------------------- */
+
+/* A response came for `pending`; in node_enter, in the main state. When it raises,
+ * rpc->answering is left for client_lose. */
+void client_answer(lua_State *L, pending *pending, const frame *frame);
+/* The call cannot be answered any more. As client_answer. */
+void client_fail(lua_State *L, pending *pending, lp_status status, const char *text);
+/* Memory was out for the answer of rpc->answering, or of `begun` (may be NULL) when it did not
+ * come to that: the caller is told, without making anything. */
+void client_lose(rpc *rpc, pending *begun);
+/* The deadline of a future's call has passed; from a timer. */
+void client_expire(pending *pending);
+
+#endif

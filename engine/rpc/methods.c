@@ -1,0 +1,200 @@
+/* Which function a call runs. By default the functions found raw in the instance and along
+ * its chain of __index tables; names that an options table chose; or, for an instance that
+ * owns its server, what it has bound. Nothing here runs the user's code. */
+#include "rpc/methods.h"
+
+#include <lauxlib.h>
+#include <string.h>
+
+#include "runtime/failure.h"
+
+void methods_note_standard(lua_State *L, rpc *rpc) {
+  static const char *const names[RPC_STANDARD] = {"_G", "string",    "table", "math", "io",
+                                                  "os", "coroutine", "debug", "utf8", "package"};
+  lua_getfield(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
+  for (int i = 0; i < RPC_STANDARD; i++) {
+    lua_getfield(L, -1, names[i]);
+    rpc->standard[i] = lua_topointer(L, -1);
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+}
+
+/* Is the table on top _G or a standard library's? By identity, since it is asked per call. */
+static bool is_standard(lua_State *L, const rpc *rpc) {
+  const void *table = lua_topointer(L, -1);
+  for (int i = 0; i < RPC_STANDARD; i++)
+    if (rpc->standard[i] == table) return true;
+  return false;
+}
+
+/* Replaces the object on top by the table its metatable's __index leads to. */
+static bool next_in_chain(lua_State *L) {
+  if (!lua_getmetatable(L, -1)) {
+    lua_pop(L, 1);
+    return false;
+  }
+  lua_pushliteral(L, "__index");
+  lua_rawget(L, -2);
+  lua_replace(L, -3);
+  lua_pop(L, 1);
+  if (lua_type(L, -1) == LUA_TTABLE && !is_standard(L, rpc_of(L))) return true;
+  lua_pop(L, 1);
+  return false;
+}
+
+enum { CHAIN_LIMIT = 100 };
+
+/* Pushes the function found raw under the key on top along the chain of `object`. */
+static bool find_raw(lua_State *L, int object, int key) {
+  lua_pushvalue(L, object);
+  for (int i = 0; i < CHAIN_LIMIT; i++) {
+    if (lua_type(L, -1) == LUA_TTABLE) {
+      lua_pushvalue(L, key);
+      if (lua_rawget(L, -2) == LUA_TFUNCTION) {
+        lua_remove(L, -2);
+        return true;
+      }
+      lua_pop(L, 1);
+    }
+    if (!next_in_chain(L)) return false;
+  }
+  lua_pop(L, 1);
+  return false;
+}
+
+static bool is_hidden(const char *name, size_t length) {
+  static const char *const hidden[] = {"set_courier_server", "new", "init", "initialize"};
+  if (length == 0 || name[0] == '_' || (length >= 3 && memcmp(name, "lp.", 3) == 0)) return true;
+  for (size_t i = 0; i < sizeof hidden / sizeof *hidden; i++)
+    if (strlen(hidden[i]) == length && memcmp(hidden[i], name, length) == 0) return true;
+  return false;
+}
+
+static bool is_constructor(lua_State *L, const rpc *rpc) {
+  if (rpc->constructor == LUA_NOREF) return false;
+  lua_rawgeti(L, LUA_REGISTRYINDEX, rpc->constructor);
+  bool same = lua_rawequal(L, -1, -2);
+  lua_pop(L, 1);
+  return same;
+}
+
+/* With options{expose=}: is the name on top among them? */
+static bool is_chosen(lua_State *L, const rpc *rpc, int key) {
+  lua_rawgeti(L, LUA_REGISTRYINDEX, rpc->expose);
+  lua_pushvalue(L, key);
+  lua_rawget(L, -2);
+  bool chosen = lua_toboolean(L, -1);
+  lua_pop(L, 2);
+  return chosen;
+}
+
+static int called(lua_State *L, int status, lua_KContext context) {
+  (void)status;
+  (void)context;
+  return lua_gettop(L);
+}
+
+/* self(...) without a self of its own: for an instance that is a function. */
+static int call_self(lua_State *L) {
+  lua_callk(L, lua_gettop(L) - 1, LUA_MULTRET, 0, called);
+  return lua_gettop(L);
+}
+
+/* client(...) runs what makes the instance callable. */
+static bool find_call(lua_State *L, int object) {
+  if (lua_isfunction(L, object)) {
+    lua_pushcfunction(L, call_self);
+    return true;
+  }
+  if (luaL_getmetafield(L, object, "__call") == LUA_TFUNCTION) return true;
+  lua_settop(L, object);
+  return false;
+}
+
+static int answer_methods(lua_State *L) {
+  methods_list(L, rpc_of(L));
+  return 1;
+}
+
+/* Pushes the engine's own answer to the one reserved method of a data link. */
+static bool find_reserved(lua_State *L, const char *method, size_t length) {
+  if (length != strlen(METHODS_REQUEST) || memcmp(method, METHODS_REQUEST, length) != 0)
+    return false;
+  lua_pushcfunction(L, answer_methods);
+  lua_pushnil(L); /* its self */
+  return true;
+}
+
+bool methods_find(lua_State *L, rpc *rpc, const char *method, size_t length) {
+  luaL_checkstack(L, 12, NULL);
+  if (find_reserved(L, method, length)) return true;
+  if (rpc->instance == LUA_NOREF) return false;
+  lua_rawgeti(L, LUA_REGISTRYINDEX, rpc->instance);
+  int object = lua_gettop(L);
+  lua_pushlstring(L, method, length);
+  int key = object + 1;
+  bool found;
+  if (rpc->expose != LUA_NOREF && !is_chosen(L, rpc, key)) {
+    found = false;
+  } else if (length == 6 && memcmp(method, "__call", 6) == 0) {
+    found = find_call(L, object) && !is_constructor(L, rpc);
+  } else {
+    found = (rpc->expose != LUA_NOREF || !is_hidden(method, length)) && find_raw(L, object, key) &&
+            (rpc->expose != LUA_NOREF || !is_constructor(L, rpc));
+  }
+  if (!found) {
+    lua_settop(L, object - 1);
+    return false;
+  }
+  lua_replace(L, key); /* the function over the name */
+  lua_pushvalue(L, object);
+  lua_remove(L, object);
+  return true;
+}
+
+/* Adds the names of functions in the table on top to the set at `set`. */
+static void collect(lua_State *L, rpc *rpc, int set) {
+  for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
+    if (lua_type(L, -2) != LUA_TSTRING || !lua_isfunction(L, -1)) continue;
+    size_t length;
+    const char *name = lua_tolstring(L, -2, &length);
+    if (is_hidden(name, length) || is_constructor(L, rpc)) continue;
+    lua_pushvalue(L, -2);
+    lua_pushboolean(L, 1);
+    lua_rawset(L, set);
+  }
+}
+
+static void collect_chain(lua_State *L, rpc *rpc, int set) {
+  lua_rawgeti(L, LUA_REGISTRYINDEX, rpc->instance);
+  if (find_call(L, set + 1) && !is_constructor(L, rpc)) {
+    lua_pushboolean(L, 1);
+    lua_setfield(L, set, "__call");
+  }
+  lua_settop(L, set + 1);
+  for (int i = 0; i < CHAIN_LIMIT; i++) {
+    if (lua_type(L, -1) == LUA_TTABLE) collect(L, rpc, set);
+    if (!next_in_chain(L)) return;
+  }
+}
+
+void methods_list(lua_State *L, rpc *rpc) {
+  luaL_checkstack(L, 16, NULL);
+  lua_newtable(L);
+  int names = lua_gettop(L);
+  lua_newtable(L);
+  if (rpc->expose != LUA_NOREF) {
+    lua_rawgeti(L, LUA_REGISTRYINDEX, rpc->expose);
+    lua_replace(L, names + 1);
+  } else if (rpc->instance != LUA_NOREF) {
+    collect_chain(L, rpc, names + 1);
+    lua_settop(L, names + 1);
+  }
+  lua_Integer count = 0;
+  for (lua_pushnil(L); lua_next(L, names + 1); lua_pop(L, 1)) {
+    lua_pushvalue(L, -2);
+    lua_rawseti(L, names, ++count);
+  }
+  lua_settop(L, names);
+}

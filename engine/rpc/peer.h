@@ -1,0 +1,99 @@
+/* A peer: one end of a conversation. It owns the link, finds out where its target is, splits
+ * what comes into frames, knows which calls wait for an answer and how much credit is left.
+ * Requests go on to server.h, answers to client.h; neither knows what the link is made of. */
+#ifndef LP_RPC_PEER_H
+#define LP_RPC_PEER_H
+
+#include "net/link.h"
+#include "rpc/rpc.h"
+#include "wire/frame.h"
+
+typedef struct peer peer;
+
+enum {
+  RPC_WINDOW = 1024,           /* requests and notifications under way in one direction */
+  RPC_WINDOW_BYTES = 64 << 20, /* their bytes; another may begin while any is left */
+  RPC_CREDIT_STEP = 256        /* notifications consumed before credit is returned */
+};
+
+/* A call from here that waits for its answer: by a task or by a future. */
+typedef struct pending {
+  struct pending *next; /* free list */
+  peer *peer;
+  uint32_t id;
+  size_t bytes; /* credit that comes back with the answer */
+  task *task;   /* NULL: a future's */
+  int future;   /* registry reference of the future's userdata */
+  timer timer;  /* a future's deadline */
+} pending;
+
+typedef enum peer_state {
+  PEER_IDLE,       /* no link; the next call connects */
+  PEER_CONNECTING, /* frames gather in `early` */
+  PEER_HELLO,      /* link up, greeting not answered yet */
+  PEER_OPEN,
+  PEER_CLOSED /* for good */
+} peer_state;
+
+struct peer {
+  list link; /* rpc->peers */
+  rpc *rpc;
+  int references;
+  peer_state state;
+  uint32_t session; /* counts links this peer has had */
+  struct link wire;
+  frame_splitter splitter;
+  flushable flushable;
+  bool accepted; /* the other side dialled */
+  bool foreign;  /* speaks bare MessagePack-RPC */
+  bool broken;   /* memory was out for something the other end relies on */
+  buffer early;
+  size_t frame_start; /* of a frame being written, + 1; 0: none */
+  char *target;       /* key of a node, or address; NULL: accepted */
+  char *name;         /* of the node at the other end, for people */
+  pending **slots;    /* by id & (size - 1) */
+  uint32_t slot_count, pending_count, next_id;
+  uint32_t window; /* requests and notifications it still takes */
+  int64_t window_bytes;
+  size_t consumed_bytes;
+  uint32_t consumed; /* notifications of its handled since the last credit */
+  list waiters;      /* tasks waiting for credit, by task.link */
+  lp_status end_status;
+  char *end_text; /* why it is not open; NULL: never was */
+  int on_close;   /* registry reference of a Lua function, or LUA_NOREF */
+};
+
+/* The peer for `target` (a node's key or an address), shared by all clients of this node;
+ * a reference for the caller. NULL: memory. */
+peer *peer_get(rpc *rpc, const char *target, const char *name);
+peer *peer_ref(peer *peer);
+void peer_unref(peer *peer); /* accepts NULL */
+/* Takes over an end of a pipe or a connected descriptor whose other side dialled. */
+void peer_accept_pipe(rpc *rpc, pipe_end *end, const char *name);
+void peer_accept_fd(rpc *rpc, int fd);
+/* Begins to connect when idle. False: unavailable, fault says why. May run Lua: raises. */
+bool peer_connect(lua_State *L, peer *peer, fault *fault);
+/* Connects an idle or connecting peer to an address (the connector's answer). */
+bool peer_dial(peer *peer, const char *address, fault *fault);
+/* On a link that has just opened: what was written before, while it was connecting. */
+bool peer_write_early(peer *peer, fault *fault);
+/* Fails every pending call and closes the link; a peer with a target may be used again. */
+void peer_down(peer *peer, lp_status status, const char *text);
+/* Memory was out for an answer or for credit: rather than have the other end wait for ever,
+ * the link is taken down at the end of the turn. */
+void peer_break(peer *peer);
+
+/* Begins a frame; NULL when memory is out. frame_write_end or frame_write_undo follows. */
+buffer *peer_write_begin(peer *peer, size_t *start);
+void peer_write_end(peer *peer, size_t start);
+void peer_write_undo(peer *peer, size_t start);
+
+/* A free id, entered as pending; NULL when memory is out. */
+pending *pending_new(peer *peer);
+/* Forgets it: an answer that still comes is dropped. */
+void pending_free(pending *pending);
+/* The first half of that: off the peer's table, no timer; and the second. */
+void pending_detach(pending *pending);
+void pending_recycle(pending *pending);
+
+#endif
