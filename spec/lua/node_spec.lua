@@ -197,13 +197,14 @@ describe("lp.deferred", function()
   end)
 
   it("names the place of its definition when it fails, every time", function()
-    local line = debug.getinfo(1, "l").currentline + 1
+    local here = debug.getinfo(1, "Sl")
     local record = lp.deferred(io.open, "/no/such/file")
     for _ = 1, 2 do
       local ok, err = pcall(deferred.build, record)
       assert.is_false(ok)
-      assert.equal(("lp.deferred defined at spec/lua/node_spec.lua:%d: cannot be built: " ..
-                    "/no/such/file: No such file or directory"):format(line), err.message)
+      assert.equal(("lp.deferred defined at %s:%d: cannot be built: /no/such/file: " ..
+                    "No such file or directory"):format(here.short_src, here.currentline + 1),
+                   err.message)
     end
   end)
 
