@@ -28,7 +28,7 @@ function Server:how() return self.outcome end
 
 Server.__call = function(_, ...) return "called", ... end
 
-support.each("calls", function(place)
+support.each(describe, "calls", function(place)
   it("return all results, nils in the middle and at the end too", function()
     serve(place, Server, function(server)
       assert.same({n = 4, 1, nil, "x", nil}, table.pack(server:echo(1, nil, "x", nil)))
@@ -139,7 +139,7 @@ support.each("calls", function(place)
   end)
 end)
 
-support.each("futures of calls", function(place)
+support.each(describe, "futures of calls", function(place)
   it("give the results when they are there", function()
     serve(place, Server, function(server)
       local future = server.futures:sleep(0.02)
@@ -236,7 +236,7 @@ support.each("futures of calls", function(place)
   end)
 end)
 
-support.each("what a node exposes", function(place)
+support.each(describe, "what a node exposes", function(place)
   local function serve_table(make, use)
     serve(place, make, use)
   end
@@ -358,7 +358,7 @@ support.each("what a node exposes", function(place)
   end)
 end)
 
-support.each("a client", function(place)
+support.each(describe, "a client", function(place)
   it("tells its address and its state", function()
     serve(place, Server, function(server)
       assert.equal("idle", lp.connection_state(server))

@@ -1,11 +1,13 @@
 --- What the specs of nodes share: each is run with nodes in threads and in processes.
 
 local lp = require "lp"
+local assert = require "luassert"
 
 local support = {}
 
---- Calls `body(place)` in a describe for each placement; `place` launches programs there.
-function support.each(title, body)
+--- Calls `body(place)` in a describe (busted's, of the file) for each placement; `place`
+-- launches programs there.
+function support.each(describe, title, body)
   for _, launch_type in ipairs {"test_mt", "test_mp"} do
     describe(("%s (%s)"):format(title, launch_type), function()
       body(support.place(launch_type))

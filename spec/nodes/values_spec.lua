@@ -51,7 +51,7 @@ local function echo(place, ...)
   end)
 end
 
-support.each("values", function(place)
+support.each(describe, "values", function(place)
   it("that are integers stay themselves at every boundary of a format", function()
     local list = {}
     for _, n in ipairs {0, 127, 128, 255, 256, 32767, 32768, 65535, 65536, 2^31 // 1 | 0, 2^32 // 1 | 0,
@@ -222,7 +222,7 @@ function Friend:remembered() return self.other:who() end
 function Friend:keep(...) self.kept = {...} end
 function Friend:give() return self.kept[1], {deep = self.kept[1]} end
 
-support.each("clients and handles", function(place)
+support.each(describe, "clients and handles", function(place)
   local function friends(use)
     place(function(program)
       local a = program:add_node(lp.CourierNode(Friend, "a"), "a")
@@ -273,7 +273,7 @@ end)
 
 -- ---------------------------------------------------------------- classes
 
-support.each("instances of registered classes", function(place)
+support.each(describe, "instances of registered classes", function(place)
   it("arrive as instances when the class is carried to the node", function()
     local Point = {}
     Point.__index = Point
