@@ -76,6 +76,9 @@ static int start(lua_State *L, lua_State *co, int first, int mode) {
   if (co == L) return refuse(L, mode, "cannot resume non-suspended coroutine");
   if (coroutine_waits(co))
     return refuse(L, mode, "cannot resume a coroutine that waits in the engine");
+  lua_Debug frame;
+  if (lua_status(co) == LUA_OK && lua_getstack(co, 0, &frame))
+    return refuse(L, mode, "cannot resume non-suspended coroutine");
   if (lua_status(co) == LUA_OK && lua_gettop(co) == 0)
     return refuse(L, mode, "cannot resume dead coroutine");
   if (!lua_checkstack(co, nargs)) return refuse(L, mode, "too many arguments to resume");

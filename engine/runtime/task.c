@@ -216,25 +216,37 @@ task *task_current(lua_State *L) {
   return node->current;
 }
 
-/* Names the C function that Lua cannot yield across, innermost first. */
+/* The innermost C function from `level` of L on that Lua cannot yield across, or NULL. */
+static const char *blocking_function(lua_State *L, int level) {
+  lua_Debug frame;
+  for (; lua_getstack(L, level, &frame); level++) {
+    lua_getinfo(L, "Sn", &frame);
+    const char *name = frame.name ? frame.name : "a C function or metamethod";
+    if (frame.what[0] == 'C' && strcmp(name, "pcall") != 0 && strcmp(name, "xpcall") != 0)
+      return name;
+  }
+  return NULL;
+}
+
+/* The same through all coroutines of the task, innermost first. Level 0 of each is what
+ * waits or resumes the next; unless L is none of them, being closed by the innermost. */
+static const char *blocking_place(lua_State *L, task *task) {
+  const char *place = blocking_function(L, 1);
+  for (int depth = task->depth; !place && depth >= 0; depth--) {
+    lua_State *outer = depth > 0 ? task->inner[depth - 1] : task->co;
+    bool closes = depth == task->depth && outer != L;
+    if (outer != L) place = blocking_function(outer, closes ? 0 : 1);
+  }
+  return place ? place : "a C function";
+}
+
 static int raise_cannot_wait(lua_State *L, task *task) {
   if (task->node->closing)
     return failure_raise(L, LP_CANCELLED, "cannot wait: the task is being closed");
-  lua_Debug frame;
-  const char *place = "a C function";
-  for (int level = 1; lua_getstack(L, level, &frame); level++) {
-    lua_getinfo(L, "Sn", &frame);
-    bool passes =
-        frame.name && (strcmp(frame.name, "pcall") == 0 || strcmp(frame.name, "xpcall") == 0);
-    if (frame.what[0] == 'C' && !passes) {
-      place = frame.name ? frame.name : "a C function or metamethod";
-      break;
-    }
-  }
   return failure_raisef(L, LP_FAILED_PRECONDITION,
                         "cannot wait inside '%s', which Lua cannot suspend; make the call before "
                         "it, or from a task started with lp.spawn",
-                        place);
+                        blocking_place(L, task));
 }
 
 task *task_before_wait(lua_State *L) {

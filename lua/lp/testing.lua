@@ -5,14 +5,18 @@
 
 local testing = {}
 
---- Does stdout go to a terminal? busted asks the C module term, which wants a file of C.
+--- Does stdout go to a terminal? busted and its assert ask the C module term, which wants a
+-- file of C. What is preloaded travels to nodes, so that they can use that assert, too.
 local function choose_output()
-  local term = require "term"
-  local isatty = term.isatty
   local answer = os.execute("test -t 1") == true
-  function term.isatty(file)
-    if file == io.stdout then return answer end
-    return isatty(file)
+  function package.preload.term()
+    local term = dofile(assert(package.searchpath("term", package.path)))
+    local isatty = term.isatty
+    function term.isatty(file)
+      if file == io.stdout then return answer end
+      return isatty(file)
+    end
+    return term
   end
   return answer and "utfTerminal" or "plainTerminal"
 end

@@ -17,22 +17,40 @@ end
 
 local serial = 0
 
---- A placement: `place(function(program, add) … return … end, use, options)` builds a program
--- with the first function, launches it, calls `use(run, …)` with what the first returned, and
--- closes the run.
+local function launch(launch_type, build, options)
+  serial = serial + 1
+  local program = lp.Program("spec_" .. serial)
+  local built = table.pack(build(program))
+  local settings = {launch_type = launch_type}
+  for name, value in pairs(options or {}) do settings[name] = value end
+  return lp.launch(program, settings), built
+end
+
+local Placement = {}
+Placement.__index = Placement
+
+--- `place(function(program) … return handles end, use, options)` builds a program with the
+-- first function, launches it, calls `use` with a client for each handle (and the run), and
+-- closes it. A node that failed fails the spec.
+function Placement:__call(build, use, options)
+  local run <close>, built = launch(self.launch_type, build, options)
+  local clients = {}
+  for i = 1, built.n do clients[i] = run:client(built[i]) end
+  clients[built.n + 1] = run
+  use(table.unpack(clients, 1, built.n + 1))
+  run:stop()
+  run:wait()
+end
+
+--- The same for programs that fail: the failure's error goes to `use`, too, which is called
+-- after the end.
+function Placement.failing(self, build, use, options)
+  local run <close> = launch(self.launch_type, build, options)
+  use(support.raised(run.wait, run))
+end
+
 function support.place(launch_type)
-  return function(build, use, options)
-    serial = serial + 1
-    local program = lp.Program("spec_" .. serial)
-    local built = table.pack(build(program))
-    options = options or {}
-    options.launch_type = launch_type
-    local run <close> = lp.launch(program, options)
-    local clients = {}
-    for i = 1, built.n do clients[i] = run:client(built[i]) end
-    use(table.unpack(clients, 1, built.n))
-    if options.raises then return run end
-  end
+  return setmetatable({launch_type = launch_type}, Placement)
 end
 
 --- A program of one courier node made by `ctor`, used through its client.

@@ -278,8 +278,8 @@ support.each(describe, "instances of registered classes", function(place)
     local Point = {}
     Point.__index = Point
     function Point:length() return (self.x ^ 2 + self.y ^ 2) ^ 0.5 end
-    lp.register("nodes.Point." .. tostring(place), Point)
-    local name = "nodes.Point." .. tostring(place)
+    lp.register("nodes.Point." .. place.launch_type, Point)
+    local name = "nodes.Point." .. place.launch_type
     serve(place, function()
       lp.register(name, Point)
       return {
@@ -298,7 +298,7 @@ support.each(describe, "instances of registered classes", function(place)
   it("go through pack and unpack, whose failure fails the call only", function()
     local Money = {}
     Money.__index = Money
-    local name = "nodes.Money." .. tostring(place)
+    local name = "nodes.Money." .. place.launch_type
     local rule = {
       pack = function(money)
         if money.cents < 0 then error("no debts", 0) end
@@ -330,7 +330,7 @@ support.each(describe, "instances of registered classes", function(place)
     local Unit = {}
     Unit.__index = Unit
     function Unit:name() return self.label end
-    lp.register("nodes.Unit." .. tostring(place), Unit)
+    lp.register("nodes.Unit." .. place.launch_type, Unit)
     local constant = setmetatable({label = "metre"}, Unit)
     serve(place, function()
       return {name = function(_, unit) return (unit or constant):name() end}
