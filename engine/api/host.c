@@ -62,6 +62,8 @@ struct host {
   poller_watch *signals;
   list rundirs;
   bool closing;          /* host_free is at work */
+  bool said_failed;      /* that the policy failed */
+  bool said_lost;        /* that output was lost */
   atomic_int live_nodes; /* for host_free, which another thread calls */
 };
 
@@ -102,12 +104,29 @@ static node *host_service(const host *host) {
   return loop_find_node(host->engine.service, host->service);
 }
 
+/* Words of the engine itself, past the printer when that finds no memory. */
+static void say(host *host, const char *text, size_t length) {
+  if (printer_lines(host->printer, 2, "", -1, text, length)) return;
+  ssize_t written = write(STDERR_FILENO, text, length);
+  (void)written;
+}
+
+/* Said once. */
+static void say_failed(host *host, const char *why) {
+  char words[FAULT_TEXT];
+  int length = snprintf(words, sizeof words, "lp: the engine's service ended: %s\n", why);
+  if (!host->said_failed)
+    say(host, words, (size_t)length < sizeof words ? (size_t)length : sizeof words - 1);
+  host->said_failed = true;
+}
+
 /* What the policy cannot be told it would wait for without end: then it has failed. */
 static void host_tell(host *host, told told) {
   node *service = host_service(host);
   fault fault;
   told.host = host;
   if (!service || node_enter(service, tell, &told, &fault)) return;
+  say_failed(host, fault.text);
   node_set_end(service, fault.status, fault.text);
   service->killed = true;
   node_ready(service);
@@ -129,11 +148,19 @@ static void on_room(void *owner) {
   host->held_back = 0;
 }
 
+/* Said once. */
+static void say_lost(host *host) {
+  static const char words[] = "lp: out of memory: output was lost\n";
+  if (!host->said_lost) say(host, words, sizeof words - 1);
+  host->said_lost = true;
+}
+
 static void print_event(host *host, const event *event) {
   char prefix[128];
   prefix_of(host, event->name, prefix, sizeof prefix);
-  printer_lines(host->printer, event->status, prefix, (int)(event->id % HUES), event->text,
-                event->length);
+  bool printed = printer_lines(host->printer, event->status, prefix, (int)(event->id % HUES),
+                               event->text, event->length);
+  if (!printed) say_lost(host);
   if (printer_full(host->printer)) {
     host->held_back += event->length;
   } else {
@@ -147,8 +174,7 @@ static void host_clear(host *host);
 /* The policy has ended without being asked to, most likely for want of memory: nobody is left
  * to end things in order. What is in this process goes with it. */
 static void service_failed(host *host, const event *event) {
-  static const char words[] = "lp: the engine's service ended: ";
-  printer_lines(host->printer, 2, words, -1, event->text, event->length);
+  say_failed(host, event->text);
   host_clear(host);
 }
 
@@ -164,7 +190,8 @@ static void on_event(engine *engine, const event *event) {
                              .length = event->length});
       break;
     case EVENT_NODE_ENDED:
-      if (event->id == host->service && !host->closing) service_failed(host, event);
+      if (event->id == host->service && (event->status != LP_OK || !host->closing))
+        service_failed(host, event);
       forget_node(host, event->id);
       host_tell(host, (told){.kind = "node",
                              .first = (lua_Integer)event->id,
@@ -908,6 +935,7 @@ static void farewell_run(message *carried, void *at) {
   host *host = ((farewell *)carried)->host;
   loop *service = at;
   node *ending = host_service(host);
+  if (ending && ending->end_text) say_failed(host, ending->end_text);
   if (ending && !list_empty(&ending->ready) && !mailbox_closed(service->box)) {
     mailbox_push(service->box, MAILBOX_MAIL, carried); /* what it was told comes first */
     return;

@@ -3,41 +3,67 @@
 
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #ifdef LP_FAULTS
-/* Requests left until the one that fails; negative: the switch is off. */
-static atomic_long fault_countdown = -2;
+/* The switch: the number of the request that fails (0: none, they are only counted) and
+ * whether all behind it fail too. */
+static struct {
+  atomic_int read; /* 0: not yet, 1: there is none, 2: there is one */
+  atomic_long at, count;
+  atomic_bool stays;
+} faults;
 
-static int fault_due(void) {
-  long left = atomic_load_explicit(&fault_countdown, memory_order_relaxed);
-  if (left == -2) {
-    const char *wanted = getenv("LP_FAULT_ALLOC");
-    long expected = -2;
-    atomic_compare_exchange_strong(&fault_countdown, &expected, wanted ? atol(wanted) : -1);
-    left = atomic_load(&fault_countdown);
+static int faults_read(void) {
+  const char *wanted = getenv("LP_FAULT_ALLOC");
+  if (wanted) {
+    char *rest;
+    atomic_store(&faults.at, strtol(wanted, &rest, 10));
+    atomic_store(&faults.stays, *rest == '+');
   }
-  if (left < 0) return 0;
-  return atomic_fetch_sub(&fault_countdown, 1) == 1;
+  atomic_store(&faults.read, wanted ? 2 : 1);
+  return wanted ? 2 : 1;
+}
+
+/* An interpreter tries again after a collection, so that single faults pass it by. */
+static bool fault_due(bool tries_again) {
+  int read = atomic_load_explicit(&faults.read, memory_order_relaxed);
+  if ((read ? read : faults_read()) == 1) return false;
+  bool stays = atomic_load(&faults.stays);
+  if (tries_again && !stays) return false;
+  long number = atomic_fetch_add(&faults.count, 1) + 1, at = atomic_load(&faults.at);
+  return at > 0 && (number == at || (stays && number > at));
+}
+
+/* LP_FAULT_ALLOC=0 or 0+ tells how many requests there are to try. */
+__attribute__((destructor)) static void faults_tell(void) {
+  if (atomic_load(&faults.read) == 2 && atomic_load(&faults.at) == 0)
+    fprintf(stderr, "%ld requests for memory\n", atomic_load(&faults.count));
 }
 #else
-static int fault_due(void) {
-  return 0;
+static bool fault_due(bool tries_again) {
+  (void)tries_again;
+  return false;
 }
 #endif
 
 void *mem_alloc(size_t bytes) {
-  return fault_due() ? NULL : malloc(bytes);
+  return fault_due(false) ? NULL : malloc(bytes);
 }
 
 void *mem_new(size_t bytes) {
-  return fault_due() ? NULL : calloc(1, bytes);
+  return fault_due(false) ? NULL : calloc(1, bytes);
 }
 
 void *mem_realloc(void *block, size_t bytes) {
-  return fault_due() ? NULL : realloc(block, bytes);
+  return fault_due(false) ? NULL : realloc(block, bytes);
+}
+
+void *mem_realloc_lua(void *block, size_t bytes) {
+  return fault_due(true) ? NULL : realloc(block, bytes);
 }
 
 void mem_free(void *block) {

@@ -1,8 +1,9 @@
-/* The engine's allocator: malloc, with a switch that makes the n-th request fail.
+/* The engine's allocator: malloc, with a switch that makes requests fail.
  *
- * Everything the engine and its interpreters own is asked for here, so that a spec
- * can run a program once for every n (LP_FAULT_ALLOC=n, in builds with LP_FAULTS)
- * and see an error each time and never a crash. A NULL answer is always possible. */
+ * Everything the engine and its interpreters own is asked for here, so that a spec can run a
+ * program once for every n and see an error each time and never a crash. In builds with
+ * LP_FAULTS, LP_FAULT_ALLOC=n has the n-th request fail (interpreters' not counted: they ask
+ * again), LP_FAULT_ALLOC=n+ the n-th and all behind it. A NULL answer is always possible. */
 #ifndef LP_BASE_MEMORY_H
 #define LP_BASE_MEMORY_H
 
@@ -13,6 +14,8 @@ void *mem_alloc(size_t bytes);
 void *mem_new(size_t bytes);
 /* As realloc; on failure the old block stays valid. */
 void *mem_realloc(void *block, size_t bytes);
+/* The same for an interpreter, which asks a second time after a collection. */
+void *mem_realloc_lua(void *block, size_t bytes);
 /* Accepts NULL. */
 void mem_free(void *block);
 /* A copy the caller frees with mem_free; NULL when `text` is NULL or memory is out. */

@@ -15,12 +15,13 @@ struct lines {
   timer timer;
 };
 
-static void post(node *node, int stream, const void *text, size_t length) {
+static bool post(node *node, int stream, const void *text, size_t length) {
   engine *engine = node->engine;
-  if (length == 0) return;
+  if (length == 0) return true;
   atomic_fetch_add(&engine->output_queued, length);
-  if (!engine_post(engine, EVENT_OUTPUT, node->id, stream, node->key, text, length))
-    atomic_fetch_sub(&engine->output_queued, length);
+  if (engine_post(engine, EVENT_OUTPUT, node->id, stream, node->key, text, length)) return true;
+  atomic_fetch_sub(&engine->output_queued, length);
+  return false;
 }
 
 static void flush_stream(lines *lines, int stream) {
@@ -60,13 +61,11 @@ bool lines_write(node *node, int stream, const char *text, size_t length) {
   size_t rest = newline ? (size_t)(text + length - newline - 1) : partial->length;
   if (rest >= LINES_LINE_MAX) rest = 0;
   size_t whole = partial->length - rest;
-  if (whole > 0) {
-    post(node, stream, partial->data, whole);
-    buffer_consume(partial, whole);
-  }
+  bool posted = post(node, stream, partial->data, whole);
+  buffer_consume(partial, whole);
   if (rest > 0 && !timer_running(&lines->timer))
     timer_start(&node->loop->timers, &lines->timer, clock_now() + LINES_PARTIAL_NS);
-  return true;
+  return posted;
 }
 
 void lines_flush(node *node) {

@@ -25,7 +25,7 @@ static void *node_allocate(void *owner, void *block, size_t old_bytes, size_t by
   }
   if (bytes > old_bytes && node->memory_limit && used - old_bytes + bytes > node->memory_limit)
     return NULL;
-  void *moved = mem_realloc(block, bytes);
+  void *moved = mem_realloc_lua(block, bytes);
   if (!moved) return bytes <= old_bytes ? block : NULL;
   atomic_store_explicit(&node->memory_bytes, used - old_bytes + bytes, memory_order_relaxed);
   return moved;
