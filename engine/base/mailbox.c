@@ -102,11 +102,15 @@ bool mailbox_sleep(mailbox *box) {
 }
 
 void mailbox_awake(mailbox *box) {
-  if (atomic_exchange(&box->sleeping, 0)) return; /* nobody wrote */
+  atomic_store(&box->sleeping, 0);
+}
+
+/* Not in mailbox_awake, which cannot know: a writer that has taken the mark may be about to
+ * write, and nobody would take that back. */
+void mailbox_drain(mailbox *box) {
   uint64_t count;
   ssize_t got = read(box->fd, &count, sizeof count);
-  (void)got; /* EAGAIN: the writer has taken the mark and is about to write; a later wait
-                returns once too often, which is harmless */
+  (void)got;
 }
 
 int mailbox_fd(const mailbox *box) {

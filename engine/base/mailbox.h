@@ -37,8 +37,10 @@ bool mailbox_empty(const mailbox *box);
 /* Announces that the receiver is about to sleep on mailbox_fd; false when something came
  * meanwhile (then it must not sleep). */
 bool mailbox_sleep(mailbox *box);
-/* The receiver is awake again: drains the descriptor if it was signalled. */
+/* The receiver is awake again. */
 void mailbox_awake(mailbox *box);
+/* The descriptor was seen to be readable: makes it unreadable again. */
+void mailbox_drain(mailbox *box);
 int mailbox_fd(const mailbox *box);
 /* Refuses further messages and drops those queued. */
 void mailbox_close(mailbox *box);

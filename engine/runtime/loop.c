@@ -17,7 +17,7 @@ enum { SCRATCH_BYTES = 256 * 1024, NODE_SHARE = 64, CLOCK_EVERY = 16 };
 
 static void loop_woken(void *owner, unsigned events) {
   (void)events;
-  (void)owner; /* mailbox_awake drains the descriptor */
+  mailbox_drain(((loop *)owner)->box);
 }
 
 loop *loop_new(engine *engine, const char *name, fault *fault) {
