@@ -56,24 +56,14 @@ local function Mapper(reducers)
   return mapper
 end
 
--- One task for each mapper gives it the next file when it has finished the last.
-local function map(files, mappers)
-  local tasks, given = {}, 0
-  for i, mapper in ipairs(mappers) do
-    tasks[i] = lp.spawn(function()
-      while given < #files do
-        given = given + 1
-        mapper:count(files[given])
-      end
-    end)
-  end
-  lp.gather(tasks)
-end
-
+-- The driver has all mappers work at the same time, each on the files that fall to it.
 local function drive(files, mappers, reducers)
   local output = flags.output ~= "" and assert(io.open(flags.output, "w"))
-  map(files, mappers)
-  local words, counts = {}, {}
+  local futures, words, counts = {}, {}, {}
+  for i, file in ipairs(files) do
+    futures[i] = mappers[i % #mappers + 1].futures:count(file)
+  end
+  lp.gather(futures)
   for _, reducer in ipairs(reducers) do
     for word, count in pairs(reducer:result()) do
       words[#words + 1], counts[word] = word, count
