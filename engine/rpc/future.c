@@ -281,6 +281,11 @@ static int future_add_done_callback(lua_State *L) {
   return 0;
 }
 
+bool future_unread_failure(lua_State *L, int index) {
+  future *future = future_at(L, index);
+  return future->status == FAILED && future->of_task && !future->read;
+}
+
 static int future_gc(lua_State *L) {
   future *future = lua_touserdata(L, 1);
   mem_free(future->waiters);

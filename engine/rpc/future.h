@@ -20,6 +20,8 @@ void future_attach(future *future, pending *pending);
 void future_attach_task(future *future, task *task);
 /* What it stands for was lost: settles without running Lua. `text` is static. */
 void future_abandon(node *node, future *future, lp_status status, const char *text);
+/* It failed, and nobody has asked for its outcome. */
+bool future_unread_failure(lua_State *L, int index);
 extern const luaL_Reg future_functions[];
 
 #endif

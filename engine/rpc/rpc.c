@@ -81,7 +81,7 @@ static void spawn_done(lua_State *L, task *task, bool ok, int first) {
     luaL_unref(L, LUA_REGISTRYINDEX, reference);
     lua_insert(L, first);
     future_settle(L, first, ok, count);
-    if (!ok) rpc_of(L)->look_for_lost = true;
+    if (future_unread_failure(L, first)) rpc_of(L)->look_for_lost = true;
   } else if (!ok && task->cancelled == LP_OK) {
     lua_settop(L, first);
     node_fail(L);
@@ -257,6 +257,20 @@ static void rpc_on_stop(node *node) {
   if (rpc->on_stop != LUA_NOREF) node_enter(node, run_on_stop, rpc, NULL);
 }
 
+static int collect(lua_State *L) {
+  lua_gc(L, LUA_GCCOLLECT);
+  return 0;
+}
+
+/* A future that holds an error nobody has looked at fails the node when it is collected
+ * (future_gc). Who is idle for long would not see that for long, so it is collected now. */
+static void rpc_on_idle(node *node) {
+  rpc *rpc = node->upper;
+  if (!rpc || !rpc->look_for_lost) return;
+  rpc->look_for_lost = false;
+  node_enter(node, collect, NULL, NULL);
+}
+
 /* Says farewell on every link and closes it; what was to be answered is answered first. */
 static void rpc_on_close(node *node) {
   rpc *rpc = node->upper;
@@ -296,5 +310,7 @@ static void rpc_on_free(node *node) {
   node->upper = NULL;
 }
 
-const node_hooks rpc_hooks = {
-    .on_stop = rpc_on_stop, .on_close = rpc_on_close, .on_free = rpc_on_free};
+const node_hooks rpc_hooks = {.on_stop = rpc_on_stop,
+                              .on_idle = rpc_on_idle,
+                              .on_close = rpc_on_close,
+                              .on_free = rpc_on_free};

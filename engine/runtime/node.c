@@ -227,6 +227,7 @@ int node_run(node *node, int budget) {
     done++;
     if (node->sliced) break; /* the other nodes of the loop come first */
   }
+  if (list_empty(&node->ready) && !node->killed && node->hooks->on_idle) node->hooks->on_idle(node);
   if (node_finish(node)) return done;
   if (!list_empty(&node->ready)) node_ready(node);
   return done;

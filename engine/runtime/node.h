@@ -37,6 +37,7 @@ typedef enum node_mark {
 /* What an upper layer wants to know. Each may be NULL; called on the loop's thread. */
 typedef struct node_hooks {
   void (*on_stop)(node *node);  /* a stop was asked for; may run Lua */
+  void (*on_idle)(node *node);  /* none of its tasks is ready; may run Lua */
   void (*on_close)(node *node); /* before the interpreter is closed: let go of links */
   void (*on_free)(node *node);  /* after it was closed */
 } node_hooks;

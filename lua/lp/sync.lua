@@ -119,7 +119,7 @@ function Event:wait(timeout)
   if self:is_set() then return true end
   if polls(timeout) then return false end
   local entry <close> = join(self.waiting)
-  return await(entry, timeout)
+  return await(entry, timeout) or self:is_set() -- perhaps set after the time was over
 end
 
 -- ---------------------------------------------------------------- Semaphore
