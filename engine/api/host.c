@@ -63,7 +63,6 @@ struct host {
   list rundirs;
   bool closing;          /* host_free is at work */
   bool said_failed;      /* that the policy failed */
-  bool said_lost;        /* that output was lost */
   atomic_int live_nodes; /* for host_free, which another thread calls */
 };
 
@@ -148,19 +147,11 @@ static void on_room(void *owner) {
   host->held_back = 0;
 }
 
-/* Said once. */
-static void say_lost(host *host) {
-  static const char words[] = "lp: out of memory: output was lost\n";
-  if (!host->said_lost) say(host, words, sizeof words - 1);
-  host->said_lost = true;
-}
-
 static void print_event(host *host, const event *event) {
   char prefix[128];
   prefix_of(host, event->name, prefix, sizeof prefix);
-  bool printed = printer_lines(host->printer, event->status, prefix, (int)(event->id % HUES),
-                               event->text, event->length);
-  if (!printed) say_lost(host);
+  printer_lines(host->printer, event->status, prefix, (int)(event->id % HUES), event->text,
+                event->length);
   if (printer_full(host->printer)) {
     host->held_back += event->length;
   } else {
@@ -807,6 +798,18 @@ static void host_dispose(host *host) {
   mem_free(host);
 }
 
+/* That a reader went away is its own affair; a full disk or want of memory is to be known. */
+static void say_lost(host *host, int stream) {
+  int cause;
+  char words[FAULT_TEXT];
+  size_t lost = printer_lost(host->printer, stream, &cause);
+  if (lost == 0 || cause == EPIPE || cause == ECONNRESET) return;
+  int length = snprintf(words, sizeof words, "lp: %zu bytes of output were lost: %s\n", lost,
+                        strerror(cause));
+  ssize_t written = write(STDERR_FILENO, words, (size_t)length);
+  (void)written;
+}
+
 /* The parts of a host that need memory; what there is is freed by host_dispose. */
 static bool host_equip(host *host, fault *fault) {
   loop *service = host->engine.service = loop_new(&host->engine, "service", fault);
@@ -941,6 +944,8 @@ static void farewell_run(message *carried, void *at) {
     return;
   }
   host->closing = true;
+  say_lost(host, 1);
+  if (!printer_merged(host->printer)) say_lost(host, 2);
   poller_watch_free(host->signals);
   host->signals = NULL;
   timer_stop(&service->timers, &host->tick);
