@@ -150,11 +150,11 @@ static bool write_map(writer *w, int index) {
 
 /* ---- arrays ----------------------------------------------------------------- */
 
-/* True when the keys are exactly 1 … count. */
-static bool is_sequence(lua_State *L, int index, lua_Unsigned count) {
-  int key = lua_gettop(L) + 1;
-  lua_Unsigned seen = 0;
-  for (lua_pushnil(L); lua_next(L, index); lua_settop(L, key)) {
+/* The traversal behind the key on top, which it pops: true when the keys still to come and
+ * the `seen` ones before are exactly 1 … count. */
+static bool rest_is_sequence(lua_State *L, int index, lua_Unsigned count, lua_Unsigned seen) {
+  int key = lua_gettop(L);
+  for (; lua_next(L, index); lua_settop(L, key)) {
     bool fits = lua_isinteger(L, key) && (lua_Unsigned)lua_tointeger(L, key) - 1 < count;
     if (!fits) {
       lua_settop(L, key - 1);
@@ -163,6 +163,12 @@ static bool is_sequence(lua_State *L, int index, lua_Unsigned count) {
     seen++;
   }
   return seen == count;
+}
+
+/* True when the keys are exactly 1 … count. */
+static bool is_sequence(lua_State *L, int index, lua_Unsigned count) {
+  lua_pushnil(L);
+  return rest_is_sequence(L, index, count, 0);
 }
 
 typedef enum run_end { RUN_WHOLE, RUN_STOPPED, RUN_REFUSED } run_end;
@@ -179,7 +185,8 @@ static inline run_end write_scalar(writer *w, int index) {
 
 /* Writes elements as long as the traversal meets the keys 1, 2, 3 … in order and the
  * values are scalars, which is all of a plain array of numbers or strings: one pass.
- * Stopping before anything nested is what keeps a second attempt cheap. */
+ * Stopping before anything nested is what keeps a second attempt cheap. RUN_STOPPED leaves
+ * the key it stopped at on the stack, the `done` + 1st one met. */
 static run_end write_scalar_run(writer *w, int index, lua_Unsigned *done) {
   lua_State *L = w->L;
   int key = lua_gettop(L) + 1, value = key + 1;
@@ -189,11 +196,19 @@ static run_end write_scalar_run(writer *w, int index, lua_Unsigned *done) {
     bool fits = lua_isinteger(L, key) && (lua_Unsigned)lua_tointeger(L, key) == next;
     end = fits ? write_scalar(w, value) : RUN_STOPPED;
     if (end == RUN_WHOLE) continue;
-    lua_settop(L, key - 1);
+    lua_settop(L, end == RUN_STOPPED ? key : key - 1);
     break;
   }
   *done = next - 1;
   return end;
+}
+
+/* After RUN_STOPPED: do all keys together, from the one on top (popped) on, make 1 … count? */
+static bool stopped_in_sequence(lua_State *L, int index, lua_Unsigned count, lua_Unsigned done) {
+  if (lua_isinteger(L, -1) && (lua_Unsigned)lua_tointeger(L, -1) - 1 < count)
+    return rest_is_sequence(L, index, count, done + 1);
+  lua_pop(L, 1);
+  return false;
 }
 
 /* Writes the elements from `from` to `count`, holes as nil. */
@@ -218,7 +233,8 @@ static bool write_sequence(writer *w, int index, lua_Unsigned count) {
   run_end end = write_scalar_run(w, index, &done);
   if (end == RUN_REFUSED) return refusal_within_index(&w->refused, (lua_Integer)done + 1);
   if (end == RUN_WHOLE && done == count) return true;
-  if (is_sequence(w->L, index, count)) return write_elements(w, index, done + 1, count);
+  if (end == RUN_STOPPED && stopped_in_sequence(w->L, index, count, done))
+    return write_elements(w, index, done + 1, count);
   w->at = w->out->data + start;
   return write_map(w, index);
 }
