@@ -112,8 +112,7 @@ function cases.codec(tools)
   return list
 end
 
---- A hundred starts of the command in a shell's loop would time the shell as well; so each
--- is timed by itself, through a program that stops at once.
+--- Starting and stopping: the command, many nodes in threads, some in processes.
 function cases.launch(tools)
   local function figure(work, unit, field, limit, launch, nodes, step)
     return {work = work, unit = unit, field = field, limit = limit, step = step, rounds = 3,
@@ -122,9 +121,9 @@ function cases.launch(tools)
   end
   local many, processes = scaled(tools, 1000), scaled(tools, 50)
   local list = {
-    {work = "lp run hello: command to exit", unit = "s", field = "seconds", limit = 0.030,
-     step = 1, ours = {tools.lp, "run", tools.bench .. "start.lua", "--command", tools.lp,
-                       "--rounds", scaled(tools, 20)}},
+    {work = "hello_world: command to exit", unit = "s", field = "seconds", limit = 0.030, step = 1,
+     ours = {tools.lp, "run", tools.bench .. "start.lua", "--command", tools.lp, "--script",
+             tools.programs .. "../hello_world.lua", "--rounds", scaled(tools, 20)}},
     figure(many .. " nodes start, answer, stop", "s", "ended_s", 2, "local_mt", many, 1),
     figure(many .. " nodes, peak memory", "MiB", "peak_mib", 200, "local_mt", many, 1),
     figure(many .. " nodes, memory of each", "KiB", "node_kib", 85, "local_mt", many, 2),

@@ -65,10 +65,12 @@ function machine.verdict(watch, rows)
   if verdict.stolen > STOLEN then
     doubt(("the host took %.0f %% of the time"):format(verdict.stolen * 100))
   end
+  local unsteady = 0
   for _, row in ipairs(rows) do
-    if (row.floor_spread or 0) > SPREAD then
-      doubt(("the floor of %q varied by %.0f %%"):format(row.work, row.floor_spread * 100))
-    end
+    if (row.floor_spread or 0) > SPREAD then unsteady = unsteady + 1 end
+  end
+  if unsteady > 0 then
+    doubt(("%d of %d floors varied by more than %.0f %%"):format(unsteady, #rows, SPREAD * 100))
   end
   return verdict
 end
