@@ -80,6 +80,8 @@ local function run_busted(parsed)
     if caller:find("busted/compatibility.lua", 1, true) and close_runs() then code = 1 end
     exit(code)
   end
+  -- What was replaced up to here is the command's own and does not travel to nodes.
+  require("lp.launch").baseline = require("lp.ship").snapshot()
   require "busted.runner" {standalone = false}
   return close_runs() and 1 or 0
 end
@@ -88,8 +90,6 @@ end
 -- @tparam table words of the command line: spec files, folders, options of busted
 -- @treturn int the status: 0, 1 (something failed) or 2 (no such spec, unknown option)
 function testing.run(words)
-  local launch = require "lp.launch"
-  launch.baseline = require("lp.ship").snapshot()
   if not pcall(require, "busted.core") then
     return complain("busted is missing; on Debian and Ubuntu: apt-get install lua-busted")
   end

@@ -36,7 +36,7 @@ for _, launch_type in ipairs {"test_mt", "test_mp"} do
     end)
 
     it("fails a spec that waits for something else", function()
-      local run <close> = launch(fail)
+      local _ <close> = launch(fail)
       local started = lp.now()
       meets_the_failure(function() lp.sleep(60) end)
       assert.is_true(lp.now() - started < 30)
@@ -55,6 +55,14 @@ for _, launch_type in ipairs {"test_mt", "test_mp"} do
       local run <close> = launch(fail)
       local server = run:client "server/0"
       assert.is_false(pcall(server.wait, server))
+    end)
+
+    it("sent its own os.exit to the nodes", function()
+      local run <close> = launch(function()
+        local from = debug.getinfo(os.exit, "S").source
+        if from:find("testing", 1, true) then error("os.exit is from " .. from) end
+      end)
+      assert.is_true(run:wait{labels = {"worker"}, timeout = 60})
     end)
 
     it("is fine when nobody failed", function()
