@@ -442,6 +442,7 @@ static int start_node(lua_State *L) {
   lua_pushstring(L, request->boot.field);
   lua_pushlstring(L, request->boot.argument, request->boot.length);
   task *task = task_new(L, &main_kind, NULL);
+  rpc_of(L)->maker = task;
   lua_xmove(L, task->co, 4);
   task_start(task, 3);
   return 0;

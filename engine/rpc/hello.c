@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "rpc/circle.h"
 #include "wire/token.h"
 
 /* The `wanted`-th element of an array at `data`, a number or a string; false: it is not there. */
@@ -82,6 +83,8 @@ bool hello_send(peer *peer) {
 
 /* From now on this is an engine speaking to an engine. */
 static void greeted(peer *peer) {
+  mem_free(peer->farewell);
+  peer->farewell = NULL;
   peer->foreign = false;
   peer->splitter.wrapped = true;
   peer->state = PEER_OPEN;
@@ -119,6 +122,10 @@ lp_status hello_asked(peer *peer, const frame *frame, fault *fault) {
   }
   greeted(peer);
   return LP_OK;
+}
+
+void hello_second_text(const uint8_t *params, size_t length, char *out, size_t size) {
+  element_text(params, length, 1, out, size);
 }
 
 /* A notification of one element, a number or a text. False when memory is out. */
@@ -177,4 +184,18 @@ void hello_bye(peer *peer, const char *text) {
 
 void hello_cancel(peer *peer, uint32_t id) {
   notify(peer, "lp.cancel", NULL, id);
+}
+
+void hello_held(peer *peer, uint32_t id, const char *list) {
+  size_t start, frame_at;
+  if (peer->state != PEER_OPEN || peer->foreign) return;
+  buffer *out = peer_write_begin(peer, &start);
+  if (!out) return;
+  if (frame_begin_notify(out, true, CIRCLE_METHOD, strlen(CIRCLE_METHOD), false, &frame_at) &&
+      frame_put_array(out, 2) && frame_put_integer(out, id) &&
+      frame_put_string(out, list, strlen(list))) {
+    peer_write_end(peer, start);
+  } else {
+    peer_write_undo(peer, start);
+  }
 }

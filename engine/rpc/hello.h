@@ -20,6 +20,9 @@ void hello_bye(peer *peer, const char *text);
 /* Tells the other side that nobody waits for the answer to `id` any more. */
 void hello_cancel(peer *peer, uint32_t id);
 
+/* Tells the other side that its request `id` waits here, and for whom; see circle.h. */
+void hello_held(peer *peer, uint32_t id, const char *list);
+
 /* The meta element of a request: an array whose first element is the time the caller has
  * left, in microseconds. false: memory. hello_time gives it in ns, CLOCK_NEVER: none. */
 bool hello_put_meta(buffer *out, int64_t left_ns);
@@ -33,4 +36,6 @@ uint32_t hello_number(const uint8_t *params, size_t length);
 uint32_t hello_count(const frame *frame);
 size_t hello_bytes(const frame *frame);
 void hello_text(const uint8_t *params, size_t length, char *out, size_t size);
+/* The same of the second element. */
+void hello_second_text(const uint8_t *params, size_t length, char *out, size_t size);
 #endif

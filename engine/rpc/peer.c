@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "rpc/circle.h"
 #include "rpc/client.h"
 #include "rpc/hello.h"
 #include "rpc/server.h"
@@ -68,6 +69,7 @@ void peer_unref(peer *peer) {
   mem_free(peer->target);
   mem_free(peer->name);
   mem_free(peer->end_text);
+  mem_free(peer->farewell);
   mem_free(peer);
 }
 
@@ -153,7 +155,9 @@ static void end_calls(peer *peer, lp_status status, const char *text) {
 void peer_down(peer *peer, lp_status status, const char *reason) {
   if (peer->state == PEER_IDLE || peer->state == PEER_CLOSED) return;
   char why[FAULT_TEXT], text[FAULT_TEXT + 64];
-  snprintf(why, sizeof why, "%s", peer->end_text ? peer->end_text : reason);
+  bool unreached = peer->state == PEER_CONNECTING || peer->state == PEER_HELLO;
+  const char *known = unreached && peer->farewell ? peer->farewell : peer->end_text;
+  snprintf(why, sizeof why, "%s", known ? known : reason);
   explain_end(peer, why, sizeof why);
   snprintf(text, sizeof text, "node %s is unavailable: %s", peer->name, why);
   set_end(peer, status, text);
@@ -189,7 +193,7 @@ static void credit_back(peer *peer, uint32_t count, size_t bytes) {
     task_wake(list_entry(list_pop(&peer->waiters), task, link), 0);
 }
 
-static pending *pending_of(peer *peer, uint32_t id) {
+pending *pending_of(peer *peer, uint32_t id) {
   if (!peer->slot_count) return NULL;
   pending *found = peer->slots[id & (peer->slot_count - 1)];
   return found && found->id == id ? found : NULL;
@@ -227,10 +231,16 @@ static void on_notify(lua_State *L, peer *peer, const frame *frame, size_t lengt
     server_cancel(peer, hello_id(frame->body, frame->body_length));
     return;
   }
+  if (method_is(frame, CIRCLE_METHOD)) {
+    circle_told(L, peer, frame);
+    return;
+  }
   if (method_is(frame, "lp.bye")) {
     char text[FAULT_TEXT];
     hello_text(frame->body, frame->body_length, text, sizeof text);
     set_end(peer, LP_UNAVAILABLE, text);
+    mem_free(peer->farewell);
+    peer->farewell = mem_strdup(text);
     return;
   }
   notify_consumed(peer, length);

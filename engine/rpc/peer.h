@@ -60,6 +60,7 @@ struct peer {
   list waiters;      /* tasks waiting for credit, by task.link */
   lp_status end_status;
   char *end_text; /* why it is not open; NULL: never was */
+  char *farewell; /* how the node there ended, in its own words, until it greets again */
   int on_close;   /* registry reference of a Lua function, or LUA_NOREF */
 };
 
@@ -90,6 +91,8 @@ void peer_write_undo(peer *peer, size_t start);
 
 /* A free id, entered as pending; NULL when memory is out. */
 pending *pending_new(peer *peer);
+/* The one of this id, or NULL. */
+pending *pending_of(peer *peer, uint32_t id);
 /* Forgets it: an answer that still comes is dropped. */
 void pending_free(pending *pending);
 /* The first half of that: off the peer's table, no timer; and the second. */

@@ -306,6 +306,7 @@ static void rpc_on_free(node *node) {
     next = each->next;
     mem_free(each);
   }
+  mem_free(rpc->circle);
   mem_free(rpc);
   node->upper = NULL;
 }

@@ -31,10 +31,14 @@ typedef struct rpc {
   int free_call_count;
   int on_stop, connector;    /* registry references of Lua functions */
   struct pending *answering; /* whose answer is being decoded; off its peer's table already */
-  bool stop_asked;           /* perhaps before on_stop was known */
-  uint64_t expired;          /* requests whose time was over before they ran */
-  bool look_for_lost;        /* a spawned task failed: see whether anybody holds its future */
-  list listeners;            /* by listening.link */
+  task *maker;               /* runs the constructor */
+  char *circle;              /* who holds the call it waits for, see circle.h; or NULL */
+  struct pending *circle_call;
+  uint32_t circle_id;
+  bool stop_asked;    /* perhaps before on_stop was known */
+  uint64_t expired;   /* requests whose time was over before they ran */
+  bool look_for_lost; /* a spawned task failed: see whether anybody holds its future */
+  list listeners;     /* by listening.link */
 } rpc;
 
 static inline rpc *rpc_of(lua_State *L) {

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "rpc/circle.h"
 #include "rpc/hello.h"
 #include "rpc/methods.h"
 #include "rpc/remote.h"
@@ -261,6 +262,13 @@ static void hold(lua_State *L, peer *peer, const frame *frame, int64_t due) {
         memcpy(at + frame->method_length + frame->body_length, frame->meta, frame->meta_length);
   *rpc->held_end = kept;
   rpc->held_end = &kept->next;
+  if (frame->kind == FRAME_REQUEST) circle_held(peer, frame->id);
+}
+
+void server_tell_held(rpc *rpc, const char *list) {
+  for (held *each = rpc->held; each; each = each->next)
+    if (each->frame.kind == FRAME_REQUEST && each->session == each->peer->session)
+      hello_held(each->peer, each->frame.id, list);
 }
 
 /* Makes the task of a call: what is from `first` up to the top is its function with self and

@@ -26,6 +26,8 @@ void server_open(lua_State *L, rpc *rpc);
 void server_cancel(peer *peer, uint32_t id);
 /* The other end is gone: nobody waits for what is handled for it. */
 void server_orphan(peer *peer);
+/* Tells the callers of all that is held whom it waits for; see circle.h. */
+void server_tell_held(rpc *rpc, const char *list);
 /* Drops what was held for a peer, answers what is held when the node ends. */
 void server_forget(rpc *rpc);
 /* Answers with an error made without Lua. */

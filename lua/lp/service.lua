@@ -304,7 +304,8 @@ function service:resolve(key, pid)
   local node = run_id and runs[run_id] and runs[run_id].by_name[name]
   if not node then error(("unknown node %s"):format(name or key), 0) end
   if node.state == "starting" then node.ready:wait() end
-  if node.state == "ended" then error(report.ending(node.how), 0) end
+  local how = node.state == "ended" and node.how or node.said and node.said[2]
+  if how then error(report.ending(how), 0) end
   return node.run.placement.address(node, pid == host.pid())
 end
 
