@@ -20,12 +20,23 @@ local function ticks()
   return {worked = all - idle - (columns[8] or 0), stolen = columns[8] or 0, all = all}
 end
 
---- Ticks this process and the children it has waited for have used.
-local function own_ticks()
+--- Columns of /proc/self/stat from the process's state on.
+local function self_columns()
   local after_name = read("/proc/self/stat", "a"):match("%) (.*)$") or ""
   local columns = {}
   for word in after_name:gmatch("%S+") do columns[#columns + 1] = tonumber(word) or 0 end
-  return (columns[12] or 0) + (columns[13] or 0) + (columns[14] or 0) + (columns[15] or 0)
+  return columns
+end
+
+--- Ticks used by the children that were waited for, and theirs.
+function machine.children_ticks()
+  local columns = self_columns()
+  return (columns[14] or 0) + (columns[15] or 0)
+end
+
+local function own_ticks()
+  local columns = self_columns()
+  return (columns[12] or 0) + (columns[13] or 0) + machine.children_ticks()
 end
 
 function machine.cores()

@@ -33,15 +33,16 @@ end
 local function verdict_of(row)
   if row.met == nil then return "" end
   local word = row.met and "met" or "missed"
+  if not row.met and row.met_by_processor then word = "met by cpu time" end
   return row.step == 1 and word or ("%s (step %d)"):format(word, row.step)
 end
 
-local headings = {"work", "pinned to", "floor", "ours", "spread", "ratio", "target", ""}
+local headings = {"work", "pinned to", "floor", "ours", "spread", "ratio", "by cpu", "target", ""}
 
 local function cells(row)
   return {row.work, row.pinned, figure(row, row.floor), figure(row, row.ours),
           ("%.0f %%"):format(row.spread * 100), row.ratio and ("%.2fx"):format(row.ratio) or "",
-          target(row), verdict_of(row)}
+          row.processor_ratio and ("%.2fx"):format(row.processor_ratio) or "", target(row), verdict_of(row)}
 end
 
 --- Pads to a width counted in characters, numbers to the right.
@@ -62,7 +63,7 @@ local function format(lines)
   local widths, out = widths_of(lines), {}
   for n, line in ipairs(lines) do
     local row = {}
-    for i, cell in ipairs(line) do row[i] = padded(cell, widths[i], i > 2 and i < 7) end
+    for i, cell in ipairs(line) do row[i] = padded(cell, widths[i], i > 2 and i < 8) end
     out[n] = table.concat(row, "  "):gsub("%s+$", "")
   end
   return out

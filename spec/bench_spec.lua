@@ -23,7 +23,7 @@ describe("bench/run.lua", function()
       if not has_floors() then pending "the floors are not built" return end
       local text, status = bench(name)
       assert.equal(0, status, text)
-      assert.matches("^work +pinned to +floor +ours +spread +ratio +target", text)
+      assert.matches("^work +pinned to +floor +ours +spread +ratio +by cpu +target", text)
       assert.matches("<= ", text)
       assert.matches("\nload before [%d.]+, others %d+ %% of a core", text)
     end)
