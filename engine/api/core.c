@@ -452,6 +452,7 @@ node *core_node(loop *loop, const node_request *request, fault *fault) {
   node *made =
       node_new(loop, request->name, request->key, &rpc_hooks, request->memory_limit, fault);
   if (!made) return NULL;
+  made->timeslice = request->timeslice;
   if (request->id) made->id = request->id;
   lp_status status = LP_OK;
   if (!request->id) status = engine_add(loop->engine, request->key, loop->box, made->id, NULL);

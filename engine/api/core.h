@@ -19,6 +19,7 @@ typedef struct node_request {
   uint64_t id; /* 0: a fresh one, entered in the directory; else it is there already */
   const char *name, *key;
   size_t memory_limit; /* bytes; 0: none */
+  int64_t timeslice;   /* of its tasks against each other; ns, 0: none */
   boot boot;
   lua_CFunction open; /* adds to lp.core: called with the module on top of the stack; or NULL */
 } node_request;

@@ -23,7 +23,13 @@
 #include "runtime/failure.h"
 #include "runtime/interrupt.h"
 
-enum { PRINT_LIMIT = 1 << 20, HUES = 6, SLICE_NS = 10000000, SPIN_NS = 20000 };
+enum {
+  PRINT_LIMIT = 1 << 20,
+  HUES = 6,
+  SLICE_NS = 10000000,
+  SLICE_LEAST = 1000000,
+  SPIN_NS = 20000
+};
 
 /* A loop that hosts nodes of this process. */
 typedef struct hosted_loop {
@@ -59,6 +65,7 @@ struct host {
   int shared_loops;
   int events; /* registry reference of the service's handler */
   timer tick;
+  int64_t slice_ns; /* between ticks */
   poller_watch *signals;
   list rundirs;
   bool closing;          /* host_free is at work */
@@ -208,7 +215,7 @@ static int host_print(lua_State *L) {
 
 /* ---- loops ------------------------------------------------------------------ */
 
-/* While loops are shared: whoever has run since the last tick gives way to the others. */
+/* While there are loops with slices: whoever has run since the last tick gives way. */
 static void on_tick(timer *timer) {
   host *host = list_entry(timer, struct host, tick);
   for (list *each = host->loops.next; each != &host->loops; each = each->next) {
@@ -218,14 +225,21 @@ static void on_tick(timer *timer) {
       interrupt_send(hosted->loop, INTERRUPT_SLICE);
     hosted->seen = resumes;
   }
-  if (host->shared_loops) timer_start(&host->engine.service->timers, timer, clock_now() + SLICE_NS);
+  if (host->shared_loops)
+    timer_start(&host->engine.service->timers, timer, clock_now() + host->slice_ns);
 }
 
 static void loop_shared(host *host, hosted_loop *hosted) {
   if (hosted->shared) return;
   hosted->shared = true;
   if (host->shared_loops++ == 0)
-    timer_start(&host->engine.service->timers, &host->tick, clock_now() + SLICE_NS);
+    timer_start(&host->engine.service->timers, &host->tick, clock_now() + host->slice_ns);
+}
+
+/* A node there has its tasks preempted, perhaps more often than nodes are. */
+static void loop_sliced(host *host, hosted_loop *hosted, int64_t slice_ns) {
+  if (slice_ns < host->slice_ns) host->slice_ns = slice_ns < SLICE_LEAST ? SLICE_LEAST : slice_ns;
+  loop_shared(host, hosted);
 }
 
 static hosted_loop *loop_make(host *host, const char *name, fault *fault) {
@@ -307,6 +321,7 @@ typedef struct birth {
   message message;
   uint64_t id;
   size_t memory_limit, length;
+  int64_t timeslice;
   char *name, *key, *argument;
   event *failure; /* reserved for telling that it came to nothing */
 } birth;
@@ -331,6 +346,7 @@ static void birth_run(message *carried, void *at) {
                           .name = born->name,
                           .key = born->key,
                           .memory_limit = born->memory_limit,
+                          .timeslice = born->timeslice,
                           .boot = {"lp.runtime", "boot", born->argument, born->length}};
   if (!core_node(loop, &request, &fault)) {
     atomic_fetch_sub(&loop->node_count, 1);
@@ -349,6 +365,7 @@ static char *copy_bytes(const char *bytes, size_t length) {
 
 static birth *birth_new(lua_State *L, host *host) {
   size_t limit = (size_t)luaL_optinteger(L, 6, 0), length;
+  double timeslice = luaL_optnumber(L, 7, 0);
   const char *argument = luaL_checklstring(L, 3, &length);
   birth *born = mem_new(sizeof *born);
   if (!born) return NULL;
@@ -358,6 +375,7 @@ static birth *birth_new(lua_State *L, host *host) {
   born->key = mem_strdup(lua_tostring(L, 2));
   born->failure = engine_reserve(lua_tostring(L, 2));
   born->memory_limit = limit;
+  born->timeslice = clock_from_seconds(timeslice);
   born->length = length;
   born->argument = copy_bytes(argument, length);
   if (born->name && born->key && born->argument && born->failure) return born;
@@ -381,7 +399,8 @@ static lp_status host_place(host *host, hosted_loop *at, birth *born, hosted_nod
   return status;
 }
 
-/* start(name, key, argument, loop name or nil, threads, memory limit or nil) -> id */
+/* start(name, key, argument, loop name or nil, threads, memory limit or nil, time slice in
+ * seconds or nil) -> id */
 static int host_start(lua_State *L) {
   host *host = host_of(L);
   fault fault;
@@ -391,6 +410,7 @@ static int host_start(lua_State *L) {
   hosted_loop *at = loop_choose(host, luaL_optstring(L, 4, NULL), luaL_checkinteger(L, 5), &fault);
   if (!at) return raise_fault(L, &fault);
   birth *born = birth_new(L, host);
+  if (born && born->timeslice > 0) loop_sliced(host, at, born->timeslice);
   hosted_node *hosted = born ? mem_new(sizeof *hosted) : NULL;
   uint64_t id = born ? born->id : 0;
   lp_status status = hosted ? host_place(host, at, born, hosted) : LP_RESOURCE_EXHAUSTED;
@@ -849,6 +869,7 @@ host *host_new(const host_options *options, fault *fault) {
   list_init(&made->children);
   list_init(&made->rundirs);
   timer_init(&made->tick, on_tick);
+  made->slice_ns = SLICE_NS;
   if (host_equip(made, fault)) return made;
   host_dispose(made);
   return NULL;

@@ -23,8 +23,10 @@ static void *node_allocate(void *owner, void *block, size_t old_bytes, size_t by
     atomic_store_explicit(&node->memory_bytes, used - old_bytes, memory_order_relaxed);
     return NULL;
   }
-  if (bytes > old_bytes && node->memory_limit && used - old_bytes + bytes > node->memory_limit)
+  if (bytes > old_bytes && node->memory_limit && used - old_bytes + bytes > node->memory_limit) {
+    node->starved = true;
     return NULL;
+  }
   void *moved = mem_realloc_lua(block, bytes);
   if (!moved) return bytes <= old_bytes ? block : NULL;
   atomic_store_explicit(&node->memory_bytes, used - old_bytes + bytes, memory_order_relaxed);
@@ -222,10 +224,14 @@ int node_run(node *node, int budget) {
   }
   while (done < budget && !node->killed && !list_empty(&node->ready)) {
     task *next = node->sliced ? node->sliced : list_entry(node->ready.next, task, link);
+    if (node->timeslice && !node->sliced) node->slice_began = clock_now();
     node->sliced = NULL;
     task_resume(next);
     done++;
-    if (node->sliced) break; /* the other nodes of the loop come first */
+    if (node->mark == MARK_SLICE) { /* timers, links and the loop's other nodes come first */
+      done += LOOP_TURN_RESUMES;
+      break;
+    }
   }
   if (list_empty(&node->ready) && !node->killed && node->hooks->on_idle) node->hooks->on_idle(node);
   if (node_finish(node)) return done;

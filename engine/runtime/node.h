@@ -63,6 +63,8 @@ struct node {
   int task_slots, task_count /* alive: neither idle nor free */;
   struct task *current; /* being resumed now */
   struct task *sliced;  /* gave up its slice: nobody else of this node runs before it */
+  int64_t timeslice;    /* ns after which its own tasks are preempted, too; 0: never */
+  int64_t slice_began;
   node_mark mark;
   bool killed;            /* to be closed as soon as no frame of it is on the C stack */
   bool stop_pending;      /* on_stop has to be called */
@@ -79,6 +81,7 @@ struct node {
   atomic_bool stopping;
   atomic_size_t memory_bytes;
   size_t memory_limit; /* 0: none */
+  bool starved;        /* it was met: to be collected when the node has nothing to do */
 };
 
 /* The node a state belongs to; user coroutines included. */
@@ -112,7 +115,8 @@ bool node_enter(node *node, lua_CFunction fn, void *ud, fault *fault);
 
 /* Puts the node among those that get a turn. */
 void node_ready(node *node);
-/* Resumes ready tasks, at most `budget`; returns how many it did. */
+/* Resumes ready tasks, at most `budget`; returns how many it did, or more than a turn's worth
+ * when one used up its slice. */
 int node_run(node *node, int budget);
 
 /* True when a yield from `L` would reach the task's base. */

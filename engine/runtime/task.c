@@ -3,6 +3,7 @@
 #include "runtime/task.h"
 
 #include <lauxlib.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -140,8 +141,18 @@ void task_start(task *task, int nargs) {
 
 /* ---- running ---------------------------------------------------------------- */
 
+/* Lua's own words for it tell neither that nor why. */
+static void explain_memory(lua_State *L) {
+  char text[128] = "not enough memory";
+  size_t limit = node_of(L)->memory_limit;
+  if (limit) snprintf(text, sizeof text, "not enough memory: the node's limit is %zu bytes", limit);
+  lua_settop(L, 1);
+  failure_push(L, LP_RESOURCE_EXHAUSTED, text);
+}
+
 static int task_base_end(lua_State *L, int status, lua_KContext context) {
   (void)context;
+  if (status == LUA_ERRMEM) explain_memory(L);
   task *task = node_of(L)->current;
   task->kind->done(L, task, status == LUA_OK || status == LUA_YIELD, 2);
   lua_settop(L, 0);
@@ -161,6 +172,19 @@ static const char *task_last_words(task *task) {
   return is_text ? lua_tostring(task->co, -1) : "the result could not be delivered";
 }
 
+/* The others of its node go first only when the node's own time slice is over. */
+static void slice_over(node *node, task *task) {
+  task->nargs = 0;
+  task->state = TASK_READY;
+  if (node->timeslice && clock_now() - node->slice_began >= node->timeslice) {
+    list_push(&node->ready, &task->link);
+  } else {
+    node->sliced = task;
+    list_push_front(&node->ready, &task->link);
+  }
+  node_ready(node);
+}
+
 /* What a resume came back with. */
 static void task_settle(task *task, int status) {
   node *node = task->node;
@@ -173,11 +197,7 @@ static void task_settle(task *task, int status) {
   } else if (node->mark == MARK_WAIT) {
     task->state = TASK_WAITING;
   } else if (node->mark == MARK_SLICE) {
-    task->nargs = 0;
-    task->state = TASK_READY;
-    node->sliced = task;
-    list_push_front(&node->ready, &task->link);
-    node_ready(node);
+    slice_over(node, task);
   } else if (node->mark == MARK_CLOSE) {
     task_close(task, task->cancelled, task->raise_text ? task->raise_text : "it was cancelled");
   } else if (node->mark == MARK_KILL) {

@@ -135,7 +135,7 @@ function threads.start(node)
   spec.pid = host.pid()
   node.id = host.start(node.name, node.key, core.pack(spec), spec.options.loop ~= "own" and
                        spec.options.loop or nil, node.run.settings.threads or 64,
-                       spec.options.memory_limit)
+                       spec.options.memory_limit, spec.options.timeslice)
   thread_nodes[node.id] = node
   node.record.bundle = nil
   node.state = "running"

@@ -19,7 +19,8 @@ local failed = false
 function worker:start_node(key, spec, threads)
   spec.pid = host.pid()
   local loop = spec.options.loop ~= "own" and spec.options.loop or nil
-  local id = host.start(spec.name, key, core.pack(spec), loop, threads, spec.options.memory_limit)
+  local id = host.start(spec.name, key, core.pack(spec), loop, threads, spec.options.memory_limit,
+                        spec.options.timeslice)
   nodes[key], ids[id] = id, key
 end
 

@@ -1,0 +1,111 @@
+local lp = require "lp"
+local support = require "spec.nodes.support"
+local raised, contains = support.raised, support.contains
+
+local Worker = {}
+Worker.__index = Worker
+function Worker.new() return setmetatable({calls = 0, done = false}, Worker) end
+
+--- Computes until `stop` is called from elsewhere, at most a minute.
+function Worker:compute()
+  local give_up = lp.now() + 60
+  while not self.stopped do
+    if lp.now() > give_up then error "nobody got through" end
+  end
+  return "stopped"
+end
+
+function Worker:stop() self.stopped = true end
+
+function Worker:ping() return "pong" end
+
+function Worker:compute_for(seconds)
+  local until_then = lp.now() + seconds
+  while lp.now() < until_then do end
+  self.done = true
+  return self.done
+end
+
+function Worker:is_done() return self.done end
+
+function Worker:compute_in_coroutine()
+  local step = coroutine.wrap(function() return self:compute() end)
+  return step()
+end
+
+function Worker:eat(bytes)
+  local list, piece = {}, ("x"):rep(1 << 16)
+  for i = 1, bytes >> 16 do list[i] = piece .. i end
+  return #list
+end
+
+support.each(describe, "nodes that compute", function(place)
+  it("do not keep others of their loop from answering", function()
+    place(function(program)
+      local busy = program:add_node(lp.CourierNode(Worker):options {loop = "shared"}, "busy")
+      local other = program:add_node(lp.CourierNode(Worker):options {loop = "shared"}, "other")
+      return busy, other
+    end, function(busy, other)
+      other:ping()
+      local computing = busy.futures:compute_for(0.3)
+      local answers = 0
+      while not computing:done() do
+        other:ping()
+        answers = answers + 1
+      end
+      assert(answers > 5, "only " .. answers .. " answers in 0.3 s")
+    end)
+  end)
+
+  it("are not preempted against their own tasks without a time slice", function()
+    place(function(program)
+      local busy = program:add_node(lp.CourierNode(Worker):options {loop = "shared"}, "busy")
+      return busy, (program:add_node(lp.CourierNode(Worker):options {loop = "shared"}, "other"))
+    end, function(busy)
+      local computing = busy.futures:compute_for(0.1)
+      assert.is_true(busy:is_done())
+      computing:result()
+    end)
+  end)
+
+  for _, method in ipairs {"compute", "compute_in_coroutine"} do
+    it("give way to their own tasks with a time slice: " .. method, function()
+      place(function(program)
+        return program:add_node(lp.CourierNode(Worker):options {timeslice = 0.002}, "sliced")
+      end, function(sliced)
+        local computing = sliced.futures[method](sliced.futures)
+        assert.equal("pong", sliced:ping())
+        assert.is_false(computing:done())
+        sliced:stop()
+        assert.equal("stopped", computing:result(60))
+      end)
+    end)
+  end
+end)
+
+support.each(describe, "a memory limit", function(place)
+  it("fails the call that goes over it, and the node goes on", function()
+    place(function(program)
+      return program:add_node(lp.CourierNode(Worker):options {memory_limit = "8M"}, "small")
+    end, function(small)
+      assert.equal(16, small:eat(1 << 20))
+      local err = raised(small.eat, small, 64 << 20)
+      contains("memory", err)
+      assert.equal("resource_exhausted", err.code)
+      assert.equal("pong", small:ping())
+      assert.equal(16, small:eat(1 << 20))
+    end)
+  end)
+
+  it("fails the node whose own work goes over it, and no other", function()
+    place:failing(function(program)
+      program:add_node(lp.LuaNode(function()
+        local list = {}
+        for i = 1, 1 << 30 do list[i] = {#list} end
+      end):options {memory_limit = "8M"}, "hungry")
+    end, function(err)
+      contains("hungry/0", err)
+      contains("memory", err)
+    end)
+  end)
+end)
