@@ -101,7 +101,7 @@ support.each(describe, "a memory limit", function(place)
     place:failing(function(program)
       program:add_node(lp.LuaNode(function()
         local list = {}
-        for i = 1, 1 << 30 do list[i] = {#list} end
+        while true do list = {list} end
       end):options {memory_limit = "8M"}, "hungry")
     end, function(err)
       contains("hungry/0", err)
