@@ -8,6 +8,11 @@ local core = require "lp.core"
 --- name -> tokens of the tasks that wait for a module being loaded
 local loading = {}
 
+--- Which task runs, whatever coroutine of it: a token is its place and a count.
+local function this_task()
+  return core.token() >> 32
+end
+
 local function find(name)
   local tried = {}
   for _, searcher in ipairs(package.searchers) do
@@ -41,12 +46,12 @@ function require(name) -- luacheck: ignore
     local others = loading[name]
     if value ~= nil and not others then return value end
     if not others then break end
-    if others.task == coroutine.running() then return value or true end -- a circle
+    if others.task == this_task() then return value or true end -- a circle
     others[#others + 1] = core.token()
     core.park()
   end
   local loader, data = find(name)
-  loading[name] = {task = coroutine.running()}
+  loading[name] = {task = this_task()}
   local _ <close> = setmetatable({}, {__close = function() finish(name) end})
   run(name, loader, data)
   return package.loaded[name], data

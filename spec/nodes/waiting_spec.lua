@@ -123,6 +123,14 @@ function Caller:in_require()
   return runs, values, first, tostring(text), again
 end
 
+function Caller:in_a_circle_of_modules()
+  package.preload["spec.circle.a"] = function()
+    return coroutine.wrap(function() return require "spec.circle.b" end)()
+  end
+  package.preload["spec.circle.b"] = function() return {a = require "spec.circle.a"} end
+  return type(require("spec.circle.a").a)
+end
+
 local function place_of(fn, ...)
   local ok, err = pcall(fn, ...)
   return ok, tostring(err)
@@ -234,6 +242,10 @@ support.each(describe, "waiting", function(place)
       contains("broken module", text)
       assert.is_false(again)
     end)
+  end)
+
+  it("for a module that requires itself in a circle, within a coroutine, does not happen", function()
+    caller(function(node) assert.equal("boolean", node:in_a_circle_of_modules()) end)
   end)
 
   for name, words in pairs {
