@@ -77,6 +77,7 @@ static int core_park(lua_State *L) {
   task *task = task_before_wait(L);
   if (task->woken) {
     task->woken = false;
+    task->wait++; /* this wait is over: its token is void */
     lua_pushboolean(L, 1);
     return 1;
   }

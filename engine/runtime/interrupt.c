@@ -44,7 +44,9 @@ void interrupt_send(loop *loop, int reason) {
 
 void interrupt_running(loop *loop, lua_State *L) {
   atomic_store_explicit(&loop->running, L, memory_order_relaxed);
-  if (L && atomic_load_explicit(&loop->interrupt, memory_order_relaxed))
+  if (!L) return;
+  /* A kill that raised in one coroutine goes on in the one that resumed it. */
+  if (atomic_load_explicit(&loop->interrupt, memory_order_relaxed) || node_of(L)->killed)
     lua_sethook(L, interrupt_hook, LUA_MASKCOUNT, 1);
 }
 
