@@ -5,8 +5,15 @@ local core = require "lp.core"
 
 local clients = {}
 
+local function check(what, client)
+  if core.is_client(client) then return end
+  error(("lp.%s: expected a client, got %s"):format(what,
+        require("lp.options").describe(client)), 3)
+end
+
 --- The names that can be called, sorted. Asks the node, and may wait.
 function clients.list_methods(client)
+  check("list_methods", client)
   local names = core.list_methods(client)
   table.sort(names)
   return names
@@ -15,12 +22,16 @@ end
 --- Where the node behind a client listens: `unix:PATH`, `tcp:HOST:PORT`, or `inproc:NAME` within
 -- one process. Nil for the caller's side of a call, which does not listen. May wait.
 function clients.address(client)
+  check("address", client)
   local key = core.target(client)
   if not key or key:find "^unix:" or key:find "^tcp:" or key:find "^inproc:" then return key end
   return core.client("service", "service"):resolve(key, core.context().pid)
 end
 
 --- `"idle"`, `"connecting"`, `"ready"` or `"closed"`.
-clients.connection_state = core.connection_state
+function clients.connection_state(client)
+  check("connection_state", client)
+  return core.connection_state(client)
+end
 
 return clients

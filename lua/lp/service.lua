@@ -298,7 +298,7 @@ function service:launch_run(run_id, settings)
   end
 end
 
---- Where the node behind `key` can be reached by the process `pid`.
+--- Where the node behind `key` can be reached by the process `pid` (nil: this one).
 function service:resolve(key, pid)
   local run_id, name = key:match("^([^/]+)/(.*)$")
   local node = run_id and runs[run_id] and runs[run_id].by_name[name]
@@ -306,7 +306,7 @@ function service:resolve(key, pid)
   if node.state == "starting" then node.ready:wait() end
   local how = node.state == "ended" and node.how or node.said and node.said[2]
   if how then error(report.ending(how), 0) end
-  return node.run.placement.address(node, pid == host.pid())
+  return node.run.placement.address(node, pid == nil or pid == host.pid())
 end
 
 -- ---------------------------------------------------------------- stopping

@@ -365,7 +365,12 @@ support.each(describe, "a client", function(place)
       server:nothing()
       assert.equal("ready", lp.connection_state(server))
       local address = lp.address(server)
-      assert(address:find("^unix:/") or address:find("^inproc:."), address)
+      contains(place.launch_type == "test_mp" and "unix:/" or "inproc:", address)
+      for _, name in ipairs {"list_methods", "address", "connection_state"} do
+        contains("calls_spec.lua", raised(function() lp[name](5) end))
+        contains(("lp.%s: expected a client, got 5"):format(name),
+                 raised(function() lp[name](5) end))
+      end
       contains("client of server/0", server)
     end)
   end)
