@@ -46,20 +46,26 @@ static client *client_check(lua_State *L, int index) {
   return found;
 }
 
-/* Pushes a client; its reference is taken when all that can fail is done. */
-static client *client_make(lua_State *L, peer *peer, client_mode mode, int64_t timeout) {
+/* Pushes a client of no peer. May collect, and so free other clients of the peer to come:
+ * the caller must hold a reference of its own meanwhile. */
+static client *client_blank(lua_State *L, client_mode mode, int64_t timeout) {
   luaL_checkstack(L, 3, NULL);
   client *made = lua_newuserdatauv(L, sizeof *made, 2);
   *made = (client){.mode = mode, .timeout = timeout};
   lua_rawgetp(L, LUA_REGISTRYINDEX, &metatable_key);
   lua_setmetatable(L, -2);
+  return made;
+}
+
+/* Pushes another client of the peer of one that is on the stack. */
+static client *client_make(lua_State *L, peer *peer, client_mode mode, int64_t timeout) {
+  client *made = client_blank(L, mode, timeout);
   made->peer = peer_ref(peer);
   return made;
 }
 
 void client_push(lua_State *L, peer *peer) {
-  peer->references--; /* the caller's becomes the userdata's, or falls away */
-  client_make(L, peer, MODE_CALL, CLOCK_NEVER);
+  client_blank(L, MODE_CALL, CLOCK_NEVER)->peer = peer;
 }
 
 /* ---- calls ------------------------------------------------------------------ */

@@ -8,7 +8,8 @@
 
 /* Opens clients and futures in a state; pushes nothing. May raise. */
 void client_open(lua_State *L);
-/* Pushes a client of `peer` (takes over the caller's reference, also when it raises). */
+/* Pushes a client of `peer` and takes over the caller's reference. When it raises (memory),
+ * the reference stays until the node ends. */
 void client_push(lua_State *L, peer *peer);
 peer *client_peer(lua_State *L, int index); /* NULL: not a client */
 extern const luaL_Reg client_functions[];

@@ -263,6 +263,25 @@ support.each(describe, "clients and handles", function(place)
     end)
   end)
 
+  it("can be made while the last one of the same node is being collected", function()
+    local Maker = {}
+    Maker.__index = Maker
+    function Maker.new(friend) return setmetatable({friend = friend}, Maker) end
+    function Maker:churn(n)
+      self.friend = nil
+      local setting = {collectgarbage("setpause", 1), collectgarbage("setstepmul", 1000)}
+      for _ = 1, n do self:pass(require("lp.core").client("no/node", "x")) end
+      collectgarbage("setpause", setting[1])
+      collectgarbage("setstepmul", setting[2])
+      return true
+    end
+    function Maker:pass() self.passed = (self.passed or 0) + 1 end
+    place(function(program)
+      local friend = program:add_node(lp.CourierNode(Friend, "b"), "b")
+      return program:add_node(lp.CourierNode(Maker, friend), "maker")
+    end, function(maker) assert.is_true(maker:churn(20000)) end)
+  end)
+
   it("of nodes that were never launched are refused", function()
     local stray = lp.Program("stray"):add_node(lp.CourierNode(Friend, "x"), "x")
     friends(function(a)
