@@ -487,7 +487,7 @@ static int core_dial(lua_State *L) {
   client *client = client_check(L, 1);
   fault fault;
   if (client->peer->state != PEER_CONNECTING || link_is_open(&client->peer->wire)) return 0;
-  if (!peer_dial(client->peer, luaL_checkstring(L, 2), &fault))
+  if (!peer_dial(client->peer, luaL_checkstring(L, 2), &fault) && !peer_ask_again(client->peer))
     peer_down(client->peer, fault.status, fault.text);
   return 0;
 }

@@ -85,7 +85,7 @@ bool hello_send(peer *peer) {
 static void greeted(peer *peer) {
   mem_free(peer->farewell);
   peer->farewell = NULL;
-  peer->foreign = false;
+  peer->foreign = peer->again = false;
   peer->splitter.wrapped = true;
   peer->state = PEER_OPEN;
 }

@@ -152,6 +152,32 @@ static void end_calls(peer *peer, lp_status status, const char *text) {
   end_link(peer, &ending);
 }
 
+static void reset_splitter(peer *peer) {
+  frame_splitter_fini(&peer->splitter);
+  frame_splitter_init(&peer->splitter, true, peer->rpc->codec.limits.message_bytes);
+}
+
+/* Has the Lua side find out where the target is; its answer comes as peer_dial or a failure. */
+static int ask_connector(lua_State *L) {
+  peer *peer = lua_touserdata(L, 1);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, peer->rpc->connector);
+  client_push(L, peer_ref(peer));
+  lua_pushstring(L, peer->target);
+  lua_pushboolean(L, peer->again);
+  rpc_spawn(L, 3);
+  return 0;
+}
+
+bool peer_ask_again(peer *peer) {
+  bool dialled = peer->state == PEER_HELLO || peer->state == PEER_CONNECTING;
+  if (!dialled || !peer->target || peer->again || peer->rpc->connector == LUA_NOREF) return false;
+  peer->again = true;
+  link_close(&peer->wire);
+  reset_splitter(peer);
+  peer->state = PEER_CONNECTING;
+  return node_enter(peer->rpc->node, ask_connector, peer, NULL);
+}
+
 void peer_down(peer *peer, lp_status status, const char *reason) {
   if (peer->state == PEER_IDLE || peer->state == PEER_CLOSED) return;
   char why[FAULT_TEXT], text[FAULT_TEXT + 64];
@@ -167,8 +193,8 @@ void peer_down(peer *peer, lp_status status, const char *reason) {
   peer->state = accepted ? PEER_CLOSED : PEER_IDLE;
   peer->session++;
   link_close(&peer->wire);
-  frame_splitter_fini(&peer->splitter);
-  frame_splitter_init(&peer->splitter, true, peer->rpc->codec.limits.message_bytes);
+  reset_splitter(peer);
+  peer->again = false;
   peer->early.length = 0;
   peer->frame_start = 0;
   peer->window = RPC_WINDOW;
@@ -337,7 +363,7 @@ static void on_stored(void *owner, size_t length) {
 }
 
 static void on_close(void *owner, lp_status status, const char *why) {
-  peer_down(owner, status, why);
+  if (!peer_ask_again(owner)) peer_down(owner, status, why);
 }
 
 /* A dialled stream is up: greet. */
@@ -446,16 +472,14 @@ static bool connect_here(peer *peer, place *place, fault *fault) {
   return false;
 }
 
-/* Asks the Lua side where the target is; its answer comes as peer_dial or a failure. */
 static bool connect_elsewhere(lua_State *L, peer *peer, fault *fault) {
   if (peer->rpc->connector == LUA_NOREF) {
     fault_set(fault, LP_NOT_FOUND, "unknown node %s", peer->name);
     return false;
   }
-  lua_rawgeti(L, LUA_REGISTRYINDEX, peer->rpc->connector);
-  client_push(L, peer_ref(peer));
-  lua_pushstring(L, peer->target);
-  rpc_spawn(L, 2);
+  lua_pushcfunction(L, ask_connector);
+  lua_pushlightuserdata(L, peer);
+  lua_call(L, 1, 0);
   peer->state = PEER_CONNECTING; /* nothing can raise any more */
   return true;
 }

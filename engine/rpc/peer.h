@@ -62,6 +62,7 @@ struct peer {
   char *end_text; /* why it is not open; NULL: never was */
   char *farewell; /* how the node there ended, in its own words, until it greets again */
   int on_close;   /* registry reference of a Lua function, or LUA_NOREF */
+  bool again;     /* its address did not answer, and the connector was asked once more */
 };
 
 /* The peer for `target` (a node's key or an address), shared by all clients of this node;
@@ -76,6 +77,10 @@ void peer_accept_fd(rpc *rpc, int fd);
 bool peer_connect(lua_State *L, peer *peer, fault *fault);
 /* Connects an idle or connecting peer to an address (the connector's answer). */
 bool peer_dial(peer *peer, const char *address, fault *fault);
+/* When the address does not answer, though it was right a moment ago: its node is ending and
+ * the connector is asked once more, for how. What was called meanwhile has not been sent
+ * and waits. False: that has been done, or the link was up. */
+bool peer_ask_again(peer *peer);
 /* On a link that has just opened: what was written before, while it was connecting. */
 bool peer_write_early(peer *peer, fault *fault);
 /* Fails every pending call and closes the link; a peer with a target may be used again. */

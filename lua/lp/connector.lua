@@ -4,9 +4,10 @@
 local core = require "lp.core"
 
 --- Asks the service where the node behind `key` listens, and has the client dial it.
-return function(client, key)
+-- `again`: nobody answered there; the node is ending, or has moved.
+return function(client, key, again)
   local service = core.client("service", "service")
-  local ok, answer = pcall(service.resolve, service, key, core.context().pid)
+  local ok, answer = pcall(service.resolve, service, key, core.context().pid, again)
   if ok then
     core.dial(client, answer)
   else

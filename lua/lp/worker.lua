@@ -43,8 +43,8 @@ end
 
 -- ---------------------------------------------------------------- for its nodes
 
-function worker:resolve(key, pid)
-  return launcher:resolve(key, pid)
+function worker:resolve(...)
+  return launcher:resolve(...)
 end
 
 function worker:stop_run(...)
