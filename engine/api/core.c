@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "api/embedded.h"
+#include "api/popen.h"
 #include "base/clock.h"
 #include "rpc/client.h"
 #include "rpc/future.h"
@@ -371,6 +372,7 @@ static const luaL_Reg core_functions[] = {
     {"connector", core_connector},
     {"error_metatable", core_error_metatable},
     {"handler", core_handler},
+    {"popen", core_popen},
     {"write", core_write},
     {"print", core_print},
     {"flush", core_flush},

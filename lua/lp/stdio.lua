@@ -77,6 +77,20 @@ end
 
 print = core.print -- luacheck: ignore
 
+io.popen = core.popen -- it does not wait for the streams of other nodes
+
+--- The C library's system() makes the whole process deaf to SIGINT while it waits; a pipe
+-- does not. Standard input of what a node starts is empty.
+if core.context().node then
+  local execute = os.execute
+  function os.execute(command)
+    if command == nil then return execute() end
+    local pipe, message, code = io.popen(command, "w")
+    if not pipe then return nil, message, code end
+    return pipe:close()
+  end
+end
+
 --- Ends this node; a status that is not 0 (or false) is a failure of the node.
 -- @param code true (the default), false, or a number
 function os.exit(code)
