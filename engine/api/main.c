@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <lauxlib.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,15 +14,16 @@
 
 #include "api/host.h"
 #include "base/clock.h"
+#include "process/descendants.h"
 #include "runtime/interrupt.h"
 
 /* The command's own, not the library's: its words, and the status it will exit with. */
 static struct {
   int argc;
   char **argv;
-  int status;     /* -1: not decided yet */
-  bool quit;      /* node process: the policy is done */
-  int signals[2]; /* pipe of signal numbers, written by the handler */
+  atomic_int status; /* -1: not decided yet */
+  bool quit;         /* node process: the policy is done */
+  int signals[2];    /* pipe of signal numbers, written by the handler */
 } command = {.status = -1, .signals = {-1, -1}};
 
 static void on_signal(int number) {
@@ -55,9 +57,21 @@ static int command_quit(lua_State *L) {
   return 0;
 }
 
-/* lp.core.command: argv (array, argv[0] at 0), status, quit */
+/* abandon(): ends the process with the status, although the main chunk is inside of a C
+ * function that does not return. */
+static int command_abandon(lua_State *L) {
+  (void)L;
+  descendants_kill();
+  _exit(command.status);
+}
+
+/* lp.core.command: argv (array, argv[0] at 0), id (this node's), status, quit, abandon */
 static int open_command(lua_State *L) {
   lua_newtable(L);
+  lua_pushinteger(L, (lua_Integer)node_of(L)->id);
+  lua_setfield(L, -2, "id");
+  lua_pushcfunction(L, command_abandon);
+  lua_setfield(L, -2, "abandon");
   lua_newtable(L);
   for (int i = 0; i < command.argc; i++) {
     lua_pushstring(L, command.argv[i]);
@@ -87,11 +101,20 @@ static bool wants_colour(void) {
   return isatty(STDOUT_FILENO) && terminal && strcmp(terminal, "dumb") != 0;
 }
 
+/* Not fflush(NULL): it waits for streams that a stuck thread reads from. */
+static void flush_now(FILE *stream) {
+  if (ftrylockfile(stream) != 0) return;
+  fflush(stream);
+  funlockfile(stream);
+}
+
 /* When nodes could not be stopped their threads still run: then only leaving at once,
  * without a word to them, is safe. */
 static int leave(host *host) {
   int status = command.status < 0 ? 1 : command.status;
-  fflush(NULL);
+  descendants_kill();
+  flush_now(stdout);
+  flush_now(stderr);
   if (!host_free(host)) _exit(status);
   return status;
 }
@@ -101,7 +124,8 @@ static int run_command(void) {
   fault fault;
   host_options options = {.service = {"lp.service", "boot", "", 0},
                           .colour = wants_colour(),
-                          .signal_fd = command.signals[0]};
+                          .signal_fd = command.signals[0],
+                          .open = open_command};
   host *host = host_new(&options, &fault);
   if (!host) return complain(&fault);
   loop *loop = loop_new(host_engine(host), "main", &fault);
@@ -150,5 +174,6 @@ int main(int argc, char **argv) {
     return 1;
   }
   if (argc == 2 && strcmp(argv[1], "--node") == 0) return run_node_process();
+  descendants_adopt();
   return run_command();
 }

@@ -169,6 +169,7 @@ function main.boot()
   require "lp.require"
   require "lp.stdio"
   core.connector(require "lp.connector")
+  service().notify:adopt_main(command.id)
   --- In the main chunk os.exit ends the command, with everything it started.
   function os.exit(code)
     if code == nil or code == true then code = 0 elseif code == false then code = 1 end

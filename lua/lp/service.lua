@@ -298,15 +298,31 @@ function service:launch_run(run_id, settings)
   end
 end
 
---- Where the node behind `key` can be reached by the process `pid` (nil: this one).
-function service:resolve(key, pid)
+--- A node that does not answer is ending: how is known in a moment.
+local function wait_for_end(node)
+  local deadline = core.now() + GRACE
+  while node.state ~= "ended" and not node.said and core.now() < deadline do
+    node.run.changed:wait(deadline - core.now())
+  end
+end
+
+--- Where the node behind `key` can be reached by the process `pid` (nil: this one). `again`: it
+-- did not answer where it was said to be.
+function service:resolve(key, pid, again)
   local run_id, name = key:match("^([^/]+)/(.*)$")
   local node = run_id and runs[run_id] and runs[run_id].by_name[name]
   if not node then error(("unknown node %s"):format(name or key), 0) end
   if node.state == "starting" then node.ready:wait() end
+  if again then wait_for_end(node) end
+  local ok, found
+  if node.state ~= "ended" and not node.said then
+    ok, found = pcall(node.run.placement.address, node, pid == nil or pid == host.pid())
+    if not ok then wait_for_end(node) end
+  end
   local how = node.state == "ended" and node.how or node.said and node.said[2]
   if how then error(report.ending(how), 0) end
-  return node.run.placement.address(node, pid == nil or pid == host.pid())
+  if not ok then error(found, 0) end
+  return found
 end
 
 -- ---------------------------------------------------------------- stopping
@@ -452,6 +468,14 @@ function service:signal_received()
   return signalled
 end
 
+--- No program runs: the main chunk is ended, or when it is inside of a C function, left.
+local function end_main(number)
+  core.command.status(128 + number)
+  if service.main then host.kill(service.main, "it was ended by a signal") end
+  core.sleep(GRACE)
+  core.command.abandon()
+end
+
 local function on_signal(number)
   local running = false
   for _, run in pairs(runs) do
@@ -466,8 +490,7 @@ local function on_signal(number)
   end
   if not running then
     signalled = signalled or number
-    if service.main then host.kill(service.main, "it was ended by a signal") end
-    return
+    return end_main(number)
   end
   if not signalled and number == 2 then
     report.line("\nStopping the program at the user's request; press Ctrl-C again to kill it.")
@@ -484,7 +507,7 @@ local function on_event(kind, first, second, name, text)
     local node = thread_nodes[first]
     thread_nodes[first] = nil
     if node then node:ended(second, text) end
-    if name == "main" and second ~= 0 then report.line("lp: " .. text) end
+    if name == "main" and second ~= 0 and not signalled then report.line("lp: " .. text) end
   elseif kind == "child" then
     local node = processes[tonumber(name)]
     if node then separate.exited(node, first, second) end
@@ -503,6 +526,7 @@ function service.boot()
   require "lp.require"
   host.events(on_event)
   core.serve(service)
+  host.sweep()
 end
 
 return service
