@@ -11,6 +11,7 @@
 #include "rpc/client.h"
 #include "rpc/future.h"
 #include "rpc/methods.h"
+#include "rpc/reply.h"
 #include "rpc/server.h"
 #include "runtime/engine.h"
 #include "runtime/failure.h"
@@ -179,20 +180,48 @@ static void keep(lua_State *L, int index, int *place) {
   *place = luaL_ref(L, LUA_REGISTRYINDEX);
 }
 
-/* serve(instance, constructor or nil, set of exposed names or nil) */
+/* serve(instance, constructor or nil, set of exposed names or nil, what was bound or nil): calls
+ * are answered from now on. */
 static int core_serve(lua_State *L) {
   rpc *rpc = rpc_of(L);
-  lua_settop(L, 3);
+  lua_settop(L, 4);
   keep(L, 1, &rpc->instance);
   keep(L, 2, &rpc->constructor);
   keep(L, 3, &rpc->expose);
+  keep(L, 4, &rpc->bound);
+  rpc->serving = true;
   atomic_store(&rpc->node->state, NODE_SERVING);
-  server_open(L, rpc);
+  server_continue(L, rpc);
   return 0;
 }
 
+/* unserve(): calls are refused from now on; handlers that run finish. */
+static int core_unserve(lua_State *L) {
+  rpc_of(L)->stopped = true;
+  return 0;
+}
+
+/* limits(handlers at once or nil, calls waiting or nil, set of priority methods or nil) */
+static int core_limits(lua_State *L) {
+  rpc *rpc = rpc_of(L);
+  rpc->max_running = (int)luaL_optinteger(L, 1, 0);
+  rpc->max_held = (int)luaL_optinteger(L, 2, 0);
+  lua_settop(L, 3);
+  keep(L, 3, &rpc->priority);
+  return 0;
+}
+
+/* methods([instance, constructor, exposed]) -> names that can be called; with arguments, those
+ * of an instance that is not served yet. */
 static int core_methods(lua_State *L) {
-  methods_list(L, rpc_of(L));
+  rpc *rpc = rpc_of(L);
+  if (lua_gettop(L) > 0) {
+    lua_settop(L, 3);
+    keep(L, 1, &rpc->instance);
+    keep(L, 2, &rpc->constructor);
+    keep(L, 3, &rpc->expose);
+  }
+  methods_list(L, rpc);
   return 1;
 }
 
@@ -364,6 +393,8 @@ static const luaL_Reg core_functions[] = {
     {"stopping", core_stopping},
     {"context", core_context},
     {"serve", core_serve},
+    {"unserve", core_unserve},
+    {"limits", core_limits},
     {"methods", core_methods},
     {"finish", core_finish},
     {"fail", core_fail},
@@ -386,6 +417,7 @@ static void open_core(lua_State *L) {
   luaL_setfuncs(L, core_functions, 0);
   luaL_setfuncs(L, client_functions, 0);
   luaL_setfuncs(L, future_functions, 0);
+  luaL_setfuncs(L, reply_functions, 0);
   lua_newtable(L);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &context_key);
   lua_getfield(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);

@@ -126,9 +126,30 @@ static bool find_reserved(lua_State *L, const char *method, size_t length) {
   return true;
 }
 
+/* What the instance bound under the name, else under "*", which gets the name as well. Bound
+ * functions take no self. */
+static bool find_bound(lua_State *L, const rpc *rpc, const char *method, size_t length) {
+  lua_rawgeti(L, LUA_REGISTRYINDEX, rpc->bound);
+  lua_pushlstring(L, method, length);
+  if (lua_rawget(L, -2) != LUA_TNIL) {
+    lua_remove(L, -2);
+    return true;
+  }
+  lua_pop(L, 1);
+  lua_pushliteral(L, "*");
+  if (lua_rawget(L, -2) == LUA_TNIL) {
+    lua_pop(L, 2);
+    return false;
+  }
+  lua_remove(L, -2);
+  lua_pushlstring(L, method, length);
+  return true;
+}
+
 bool methods_find(lua_State *L, rpc *rpc, const char *method, size_t length) {
   luaL_checkstack(L, 12, NULL);
   if (find_reserved(L, method, length)) return true;
+  if (rpc->bound != LUA_NOREF) return find_bound(L, rpc, method, length);
   if (rpc->instance == LUA_NOREF) return false;
   lua_rawgeti(L, LUA_REGISTRYINDEX, rpc->instance);
   int object = lua_gettop(L);
@@ -184,8 +205,9 @@ void methods_list(lua_State *L, rpc *rpc) {
   lua_newtable(L);
   int names = lua_gettop(L);
   lua_newtable(L);
-  if (rpc->expose != LUA_NOREF) {
-    lua_rawgeti(L, LUA_REGISTRYINDEX, rpc->expose);
+  int chosen = rpc->bound != LUA_NOREF ? rpc->bound : rpc->expose;
+  if (chosen != LUA_NOREF) {
+    lua_rawgeti(L, LUA_REGISTRYINDEX, chosen);
     lua_replace(L, names + 1);
   } else if (rpc->instance != LUA_NOREF) {
     collect_chain(L, rpc, names + 1);

@@ -8,7 +8,8 @@
  * array of the names that can be called. */
 #define METHODS_REQUEST "lp.methods"
 
-/* Pushes the function a call of `method` runs and its self; false: nothing of that name. */
+/* Pushes the function a call of `method` runs, and what comes before the call's arguments (its
+ * self, mostly); false: nothing of that name. */
 bool methods_find(lua_State *L, rpc *rpc, const char *method, size_t length);
 /* Pushes the names that can be called, an array. */
 void methods_list(lua_State *L, rpc *rpc);

@@ -14,6 +14,7 @@
 #include "rpc/future.h"
 #include "rpc/hello.h"
 #include "rpc/methods.h"
+#include "rpc/reply.h"
 #include "rpc/server.h"
 #include "runtime/engine.h"
 #include "runtime/failure.h"
@@ -222,6 +223,7 @@ static int open_all(lua_State *L) {
   methods_note_standard(L, rpc_of(L));
   client_open(L);
   future_open(L);
+  reply_open(L);
   return 0;
 }
 
@@ -236,6 +238,8 @@ bool rpc_open(node *node, fault *fault) {
   made->codec.hooks = client_codec_hooks;
   made->instance = made->expose = made->constructor = LUA_NOREF;
   made->on_stop = made->connector = LUA_NOREF;
+  made->bound = made->priority = LUA_NOREF;
+  list_init(&made->deferred);
   made->held_end = &made->held;
   list_init(&made->peers);
   list_init(&made->listeners);
@@ -271,6 +275,15 @@ static void rpc_on_idle(node *node) {
   if (!rpc || (!rpc->look_for_lost && !node->starved)) return;
   rpc->look_for_lost = node->starved = false;
   node_enter(node, collect, NULL, NULL);
+}
+
+static int attend(lua_State *L) {
+  server_continue(L, lua_touserdata(L, 1));
+  return 0;
+}
+
+static void rpc_on_attend(node *node) {
+  if (node->upper) node_enter(node, attend, node->upper, NULL);
 }
 
 /* Says farewell on every link and closes it; what was to be answered is answered first. */
@@ -315,5 +328,6 @@ static void rpc_on_free(node *node) {
 
 const node_hooks rpc_hooks = {.on_stop = rpc_on_stop,
                               .on_idle = rpc_on_idle,
+                              .on_attend = rpc_on_attend,
                               .on_close = rpc_on_close,
                               .on_free = rpc_on_free};

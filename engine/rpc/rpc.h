@@ -25,7 +25,13 @@ typedef struct rpc {
   const void *client_metatable;       /* lua_topointer of it: recognises clients */
   const void *standard[RPC_STANDARD]; /* the same of tables whose functions are no methods */
   int instance, expose, constructor;  /* registry references; LUA_NOREF: none */
-  struct held *held, **held_end;      /* requests that came before serving */
+  int bound;                          /* what an instance bound itself, by name */
+  int priority;                       /* set of methods that pass the limits below */
+  int max_running, max_held;          /* handlers at once, calls waiting; 0: no limit */
+  int running, held_count;
+  bool stopped;                  /* the instance stopped its server */
+  list deferred;                 /* calls to be answered later, by call.link */
+  struct held *held, **held_end; /* requests that came before serving */
   struct pending *free_pending;
   struct call *free_calls;
   int free_call_count;

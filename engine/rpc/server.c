@@ -10,6 +10,7 @@
 #include "rpc/hello.h"
 #include "rpc/methods.h"
 #include "rpc/remote.h"
+#include "rpc/reply.h"
 #include "rpc/server.h"
 #include "runtime/failure.h"
 
@@ -25,7 +26,7 @@ typedef struct held {
 
 /* ---- answering -------------------------------------------------------------- */
 
-static bool can_answer(const call *call) {
+bool server_can_answer(const call *call) {
   return !call->notify && call->session == call->peer->session && call->peer->state == PEER_OPEN;
 }
 
@@ -57,7 +58,7 @@ static lp_status put_results(lua_State *L, peer *peer, int first, buffer *out, f
   return codec_write_value(L, first, "result", &codec, out, fault);
 }
 
-static lp_status write_results(lua_State *L, call *call, int first, fault *fault) {
+lp_status server_answer(lua_State *L, call *call, int first, fault *fault) {
   peer *peer = call->peer;
   size_t start, at;
   buffer *out = peer_write_begin(peer, &start);
@@ -75,7 +76,7 @@ static lp_status write_results(lua_State *L, call *call, int first, fault *fault
 }
 
 /* What can raise is done before the frame is begun. */
-static void write_error(lua_State *L, call *call, int index) {
+void server_answer_error(lua_State *L, call *call, int index) {
   peer *peer = call->peer;
   size_t start, at, length = 0;
   const char *text = NULL;
@@ -97,8 +98,10 @@ static void write_error(lua_State *L, call *call, int index) {
 
 /* ---- the task's end --------------------------------------------------------- */
 
-static void call_free(call *call) {
+void server_release(call *call) {
   rpc *rpc = call->peer->rpc;
+  list_remove(&call->link);
+  reply_forget(call);
   timer_stop(&rpc->node->loop->timers, &call->deadline);
   peer_unref(call->peer);
   if (rpc->free_call_count >= SERVER_IDLE_CALLS) {
@@ -117,42 +120,57 @@ static void log_error(lua_State *L, call *call, int index) {
   lua_pop(L, 1);
 }
 
+/* The task of a call has ended. With a reply taken the call lives on until that is used. */
+static void call_left(task *task, call *call, bool ok) {
+  rpc *rpc = call->peer->rpc;
+  task->context = NULL;
+  call->task = NULL;
+  if (rpc->running-- == rpc->max_running && rpc->held) node_attend(rpc->node);
+  if (ok && call->reply) {
+    list_push(&rpc->deferred, &call->link);
+  } else {
+    server_release(call);
+  }
+}
+
 static void call_done(lua_State *L, task *task, bool ok, int first) {
   call *call = task->context;
   fault fault;
   luaL_checkstack(L, 8, NULL);
   if (!ok && call->notify) {
     log_error(L, call, first);
-  } else if (can_answer(call)) {
-    if (ok && write_results(L, call, first, &fault) != LP_OK) {
+  } else if (server_can_answer(call) && !(ok && call->reply)) {
+    if (ok && server_answer(L, call, first, &fault) != LP_OK) {
       ok = false;
       lua_settop(L, first - 1);
       failure_push(L, fault.status, fault.text);
     }
-    if (!ok) write_error(L, call, first);
+    if (!ok) server_answer_error(L, call, first);
   }
-  task->context = NULL;
-  call_free(call);
+  call_left(task, call, ok);
 }
 
 static void call_lost(task *task, lp_status status, const char *text) {
   call *call = task->context;
   if (!call) return;
-  task->context = NULL;
-  if (can_answer(call)) {
+  if (server_can_answer(call)) {
     char words[FAULT_TEXT + 64];
     snprintf(words, sizeof words, "node %s is unavailable: %s", task->node->name, text);
     server_refuse(call->peer, call->id, status, status == LP_UNAVAILABLE ? words : text);
   }
-  call_free(call);
+  call_left(task, call, false);
 }
 
 static const task_kind call_kind = {.done = call_done, .lost = call_lost, .is_call = true};
 
-peer *server_caller(lua_State *L) {
+call *server_call(lua_State *L) {
   task *task = node_of(L)->current;
-  if (!task || task->kind != &call_kind) return NULL;
-  return ((call *)task->context)->peer;
+  return task && task->kind == &call_kind ? task->context : NULL;
+}
+
+peer *server_caller(lua_State *L) {
+  call *call = server_call(L);
+  return call ? call->peer : NULL;
 }
 
 /* Requests still held for `peer` (with this id, unless NULL) are forgotten. */
@@ -168,6 +186,7 @@ static void held_drop(peer *peer, const uint32_t *id) {
     }
     *place = each->next;
     if (!*place) rpc->held_end = place;
+    rpc->held_count--;
     peer_unref(each->peer);
     mem_free(each);
   }
@@ -188,11 +207,13 @@ static void cancel_handlers(peer *peer, const uint32_t *id, const char *text) {
 
 void server_cancel(peer *peer, uint32_t id) {
   held_drop(peer, &id);
+  reply_end_all(peer->rpc, peer, &id);
   cancel_handlers(peer, &id, "the caller gave up");
 }
 
 void server_orphan(peer *peer) {
   held_drop(peer, NULL);
+  reply_end_all(peer->rpc, peer, NULL);
   cancel_handlers(peer, NULL, "the caller is gone");
 }
 
@@ -201,6 +222,13 @@ void server_orphan(peer *peer) {
 /* The caller's time is over: a handler that has not begun is not run, another's waits end. */
 static void call_expired(timer *fired) {
   call *late = list_entry(fired, call, deadline);
+  if (!late->task) {
+    if (server_can_answer(late))
+      server_refuse(late->peer, late->id, LP_DEADLINE_EXCEEDED,
+                    "deadline exceeded: the caller's time is over");
+    server_release(late);
+    return;
+  }
   if (late->task->started) {
     task_cancel(late->task, LP_DEADLINE_EXCEEDED, "deadline exceeded: the caller's time is over");
     return;
@@ -223,6 +251,8 @@ static call *call_new(peer *peer, const frame *frame) {
   made->id = frame->id;
   made->notify = frame->kind == FRAME_NOTIFY;
   made->task = NULL;
+  made->reply = NULL;
+  list_init(&made->link);
   timer_init(&made->deadline, call_expired);
   size_t length = frame->method_length < sizeof made->method - 1 ? frame->method_length
                                                                  : sizeof made->method - 1;
@@ -262,7 +292,8 @@ static void hold(lua_State *L, peer *peer, const frame *frame, int64_t due) {
         memcpy(at + frame->method_length + frame->body_length, frame->meta, frame->meta_length);
   *rpc->held_end = kept;
   rpc->held_end = &kept->next;
-  if (frame->kind == FRAME_REQUEST) circle_held(peer, frame->id);
+  rpc->held_count++;
+  if (!rpc->serving && frame->kind == FRAME_REQUEST) circle_held(peer, frame->id);
 }
 
 void server_tell_held(rpc *rpc, const char *list) {
@@ -285,6 +316,7 @@ static bool start_call(lua_State *L, peer *peer, const frame *frame, int first, 
   call->task = task;
   task->deadline = due;
   if (due != CLOCK_NEVER) timer_start(&peer->rpc->node->loop->timers, &call->deadline, due);
+  peer->rpc->running++;
   task_start(task, values - 1);
   return true;
 }
@@ -294,13 +326,14 @@ static bool start_call(lua_State *L, peer *peer, const frame *frame, int first, 
 static void dispatch(lua_State *L, peer *peer, const frame *frame, int64_t due) {
   rpc *rpc = peer->rpc;
   char text[FAULT_TEXT];
+  int first = lua_gettop(L) + 1;
   if (!methods_find(L, rpc, frame->method, frame->method_length)) {
     snprintf(text, sizeof text, "node %s has no method %.*s", rpc->node->name,
              (int)(frame->method_length < 200 ? frame->method_length : 200), frame->method);
     refuse(L, peer, frame, LP_NOT_FOUND, text);
     return;
   }
-  int count, first = lua_gettop(L) - 1;
+  int count;
   fault fault;
   if (codec_read(L, frame->body, frame->body_length, &rpc->codec, &count, &fault) != LP_OK)
     refuse(L, peer, frame, fault.status, fault.text);
@@ -309,29 +342,69 @@ static void dispatch(lua_State *L, peer *peer, const frame *frame, int64_t due) 
   lua_settop(L, first - 1);
 }
 
-void server_request(lua_State *L, peer *peer, const frame *frame) {
+/* Is the method one of those that answer whatever the limits say? */
+static bool has_priority(lua_State *L, const rpc *rpc, const frame *frame) {
+  if (rpc->priority == LUA_NOREF) return false;
+  lua_rawgeti(L, LUA_REGISTRYINDEX, rpc->priority);
+  lua_pushlstring(L, frame->method, frame->method_length);
+  bool found = lua_rawget(L, -2) != LUA_TNIL;
+  lua_pop(L, 2);
+  return found;
+}
+
+static bool has_room(const rpc *rpc) {
+  return rpc->max_running == 0 || rpc->running < rpc->max_running;
+}
+
+/* Dispatches a request, or keeps it, or refuses it because too many are kept. */
+static void admit(lua_State *L, peer *peer, const frame *frame, int64_t due) {
   rpc *rpc = peer->rpc;
-  int64_t left = hello_time(frame);
-  int64_t due = left == CLOCK_NEVER ? left : rpc->node->loop->now + left;
-  int state = atomic_load_explicit(&rpc->node->state, memory_order_relaxed);
-  if (state >= NODE_DRAINING) {
-    char text[FAULT_TEXT];
-    snprintf(text, sizeof text, "node %s is unavailable: it has finished", rpc->node->name);
-    refuse(L, peer, frame, LP_UNAVAILABLE, text);
-  } else if (rpc->serving) {
+  char text[FAULT_TEXT];
+  if (rpc->serving && ((has_room(rpc) && !rpc->held) || has_priority(L, rpc, frame))) {
     dispatch(L, peer, frame, due);
+  } else if (rpc->max_held > 0 && rpc->held_count >= rpc->max_held) {
+    snprintf(text, sizeof text, "node %s has %d calls waiting already (its max_pending)",
+             rpc->node->name, rpc->held_count);
+    refuse(L, peer, frame, LP_RESOURCE_EXHAUSTED, text);
   } else {
     hold(L, peer, frame, due);
   }
 }
 
-void server_open(lua_State *L, rpc *rpc) {
-  rpc->serving = true;
-  while (rpc->held) {
+void server_request(lua_State *L, peer *peer, const frame *frame) {
+  rpc *rpc = peer->rpc;
+  int64_t left = hello_time(frame);
+  int64_t due = left == CLOCK_NEVER ? left : rpc->node->loop->now + left;
+  int state = atomic_load_explicit(&rpc->node->state, memory_order_relaxed);
+  if (state < NODE_DRAINING && !rpc->stopped) {
+    admit(L, peer, frame, due);
+    return;
+  }
+  char text[FAULT_TEXT];
+  snprintf(text, sizeof text, "node %s is unavailable: %s", rpc->node->name,
+           rpc->stopped ? "it has stopped its server" : "it has finished");
+  refuse(L, peer, frame, LP_UNAVAILABLE, text);
+}
+
+/* A request that was held long enough for its caller to have gone is not run. */
+static void dispatch_held(lua_State *L, held *next) {
+  if (next->session != next->peer->session) return;
+  if (next->due > clock_now()) {
+    dispatch(L, next->peer, &next->frame, next->due);
+    return;
+  }
+  next->peer->rpc->expired++;
+  refuse(L, next->peer, &next->frame, LP_DEADLINE_EXCEEDED,
+         "deadline exceeded before the call began");
+}
+
+void server_continue(lua_State *L, rpc *rpc) {
+  while (rpc->serving && rpc->held && has_room(rpc)) {
     held *next = rpc->held;
-    if (next->session == next->peer->session) dispatch(L, next->peer, &next->frame, next->due);
+    dispatch_held(L, next);
     rpc->held = next->next; /* now: dispatch may raise */
     if (!rpc->held) rpc->held_end = &rpc->held;
+    rpc->held_count--;
     peer_unref(next->peer);
     mem_free(next);
   }
@@ -351,4 +424,6 @@ void server_forget(rpc *rpc) {
   }
   rpc->held = NULL;
   rpc->held_end = &rpc->held;
+  rpc->held_count = 0;
+  reply_end_all(rpc, NULL, NULL);
 }

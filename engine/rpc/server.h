@@ -9,19 +9,19 @@ enum { SERVER_IDLE_CALLS = 256 }; /* freed call records kept */
 /* A call to here that is being handled. */
 typedef struct call {
   struct call *next; /* free list */
+  list link;         /* rpc->deferred, or alone */
   peer *peer;
   uint32_t session; /* of the peer when it came; answers to an older one are dropped */
   uint32_t id;
   bool notify;
-  task *task;
-  timer deadline;  /* ends it, if the caller gave it a time */
-  char method[40]; /* for messages; cut */
+  task *task;          /* NULL: it has ended, the answer comes later */
+  struct reply *reply; /* what it comes through, or NULL */
+  timer deadline;      /* ends it, if the caller gave it a time */
+  char method[40];     /* for messages; cut */
 } call;
 
 /* A request or notification came; in node_enter. `frame` points into the link's bytes. */
 void server_request(lua_State *L, peer *peer, const frame *frame);
-/* Dispatches what was held back. In a protected call or task. */
-void server_open(lua_State *L, rpc *rpc);
 /* The caller of the request `id` gave up. */
 void server_cancel(peer *peer, uint32_t id);
 /* The other end is gone: nobody waits for what is handled for it. */
@@ -32,6 +32,18 @@ void server_tell_held(rpc *rpc, const char *list);
 void server_forget(rpc *rpc);
 /* Answers with an error made without Lua. */
 void server_refuse(peer *peer, uint32_t id, lp_status status, const char *text);
+/* Calls may begin again (limits changed, a handler ended). In a protected call or task. */
+void server_continue(lua_State *L, rpc *rpc);
+/* The call the running task handles, or NULL. */
+call *server_call(lua_State *L);
+/* May its answer still be sent? */
+bool server_can_answer(const call *call);
+/* Answers with the values from `first` up; not ok: they could not be sent, and were not. */
+lp_status server_answer(lua_State *L, call *call, int first, fault *fault);
+/* Answers with the error at `index`. May raise. */
+void server_answer_error(lua_State *L, call *call, int index);
+/* Done with it. */
+void server_release(call *call);
 /* The peer of the call the running task handles, or NULL. */
 peer *server_caller(lua_State *L);
 

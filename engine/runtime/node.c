@@ -168,6 +168,11 @@ void node_ready(node *node) {
   if (list_empty(&node->ready_link)) list_push(&node->loop->ready, &node->ready_link);
 }
 
+void node_attend(node *node) {
+  node->attend = true;
+  node_ready(node);
+}
+
 void node_stop(node *node) {
   if (atomic_exchange(&node->stopping, true)) return;
   node->stop_pending = true;
@@ -218,6 +223,10 @@ static bool node_finish(node *node) {
 
 int node_run(node *node, int budget) {
   int done = 0;
+  if (node->attend && !node->killed) {
+    node->attend = false;
+    if (node->hooks->on_attend) node->hooks->on_attend(node);
+  }
   if (node->stop_pending && !node->killed && node->L) {
     node->stop_pending = false;
     if (node->hooks->on_stop) node->hooks->on_stop(node);

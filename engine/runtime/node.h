@@ -36,10 +36,11 @@ typedef enum node_mark {
 
 /* What an upper layer wants to know. Each may be NULL; called on the loop's thread. */
 typedef struct node_hooks {
-  void (*on_stop)(node *node);  /* a stop was asked for; may run Lua */
-  void (*on_idle)(node *node);  /* none of its tasks is ready; may run Lua */
-  void (*on_close)(node *node); /* before the interpreter is closed: let go of links */
-  void (*on_free)(node *node);  /* after it was closed */
+  void (*on_stop)(node *node);   /* a stop was asked for; may run Lua */
+  void (*on_attend)(node *node); /* node_attend was called; may run Lua */
+  void (*on_idle)(node *node);   /* none of its tasks is ready; may run Lua */
+  void (*on_close)(node *node);  /* before the interpreter is closed: let go of links */
+  void (*on_free)(node *node);   /* after it was closed */
 } node_hooks;
 
 struct node {
@@ -68,6 +69,7 @@ struct node {
   node_mark mark;
   bool killed;            /* to be closed as soon as no frame of it is on the C stack */
   bool stop_pending;      /* on_stop has to be called */
+  bool attend;            /* on_attend has to be called */
   bool closing;           /* node_close is at work: nothing may wait any more */
   int entered;            /* frames of this node on the C stack */
   int64_t close_by;       /* deadline of code that runs while closing */
@@ -113,6 +115,8 @@ void node_stop(node *node);
  * this or of a task. */
 bool node_enter(node *node, lua_CFunction fn, void *ud, fault *fault);
 
+/* Has on_attend called at the node's next turn: for what must not be done where it is noticed. */
+void node_attend(node *node);
 /* Puts the node among those that get a turn. */
 void node_ready(node *node);
 /* Resumes ready tasks, at most `budget`; returns how many it did, or more than a turn's worth

@@ -136,8 +136,7 @@ local function pack_node(node, packing, classes)
 end
 
 --- Options that have a name and a check but no effect yet: better refused than ignored.
-local not_yet = {"max_pending", "max_concurrency", "on_full", "on_failure",
-                 "restart", "priority_methods", "listen"}
+local not_yet = {"on_full", "on_failure", "restart", "listen"}
 
 local function check_options(program)
   for _, node in ipairs(program:all_nodes()) do

@@ -88,6 +88,19 @@ local function warn_of_shadowed()
   end
 end
 
+--- Begins to answer calls, or leaves that to an instance that wants to own its server.
+local function serve(spec, instance, ctor)
+  local options = spec.options
+  core.limits(options.max_concurrency, options.max_pending, set_of(options.priority_methods))
+  local owns = type(instance) == "table" and instance.set_courier_server
+  if owns then
+    local server = require("lp.server").new(instance, core.methods(instance, ctor, set_of(options.expose)))
+    return owns(instance, server)
+  end
+  core.serve(instance, ctor, set_of(options.expose))
+  warn_of_shadowed()
+end
+
 --- Nodes with an object: construct it, serve, run.
 local function run_object(spec, ctor, args)
   local instance = require("lp.construct").instance(ctor, args)
@@ -95,8 +108,7 @@ local function run_object(spec, ctor, args)
   local run = spec.run_enabled and (type(instance) == "table" or type(instance) == "userdata")
               and instance.run
   if spec.serves then
-    core.serve(instance, ctor, set_of(spec.options.expose))
-    warn_of_shadowed()
+    serve(spec, instance, ctor)
   end
   if run then
     run(instance)

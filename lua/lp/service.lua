@@ -476,6 +476,15 @@ local function end_main(number)
   core.command.abandon()
 end
 
+--- A main chunk that waits for its programs ends with them; any other is ended a moment later.
+local function end_main_behind(number)
+  for _, run in pairs(runs) do
+    if run.state ~= "new" then wait_ended(run) end
+  end
+  core.sleep(GRACE)
+  end_main(number)
+end
+
 local function on_signal(number)
   local running = false
   for _, run in pairs(runs) do
@@ -495,6 +504,7 @@ local function on_signal(number)
   if not signalled and number == 2 then
     report.line("\nStopping the program at the user's request; press Ctrl-C again to kill it.")
   end
+  if not signalled then core.start(end_main_behind, number) end
   signalled = signalled or number
   for _, run in pairs(runs) do run:stop() end
   if number == 3 then
