@@ -189,9 +189,8 @@ static int core_serve(lua_State *L) {
   keep(L, 2, &rpc->constructor);
   keep(L, 3, &rpc->expose);
   keep(L, 4, &rpc->bound);
-  rpc->serving = true;
   atomic_store(&rpc->node->state, NODE_SERVING);
-  server_continue(L, rpc);
+  server_open(L, rpc);
   return 0;
 }
 

@@ -173,6 +173,16 @@ peer *server_caller(lua_State *L) {
   return call ? call->peer : NULL;
 }
 
+/* Takes the request at `place` out of the list. */
+static void held_remove(rpc *rpc, held **place) {
+  held *gone = *place;
+  *place = gone->next;
+  if (!*place) rpc->held_end = place;
+  rpc->held_count--;
+  peer_unref(gone->peer);
+  mem_free(gone);
+}
+
 /* Requests still held for `peer` (with this id, unless NULL) are forgotten. */
 static void held_drop(peer *peer, const uint32_t *id) {
   rpc *rpc = peer->rpc;
@@ -184,11 +194,7 @@ static void held_drop(peer *peer, const uint32_t *id) {
       place = &each->next;
       continue;
     }
-    *place = each->next;
-    if (!*place) rpc->held_end = place;
-    rpc->held_count--;
-    peer_unref(each->peer);
-    mem_free(each);
+    held_remove(rpc, place);
   }
 }
 
@@ -356,16 +362,20 @@ static bool has_room(const rpc *rpc) {
   return rpc->max_running == 0 || rpc->running < rpc->max_running;
 }
 
+static void refuse_full(lua_State *L, peer *peer, const frame *frame) {
+  char text[FAULT_TEXT];
+  snprintf(text, sizeof text, "node %s has %d calls waiting already (its max_pending)",
+           peer->rpc->node->name, peer->rpc->max_held);
+  refuse(L, peer, frame, LP_RESOURCE_EXHAUSTED, text);
+}
+
 /* Dispatches a request, or keeps it, or refuses it because too many are kept. */
 static void admit(lua_State *L, peer *peer, const frame *frame, int64_t due) {
   rpc *rpc = peer->rpc;
-  char text[FAULT_TEXT];
   if (rpc->serving && ((has_room(rpc) && !rpc->held) || has_priority(L, rpc, frame))) {
     dispatch(L, peer, frame, due);
   } else if (rpc->max_held > 0 && rpc->held_count >= rpc->max_held) {
-    snprintf(text, sizeof text, "node %s has %d calls waiting already (its max_pending)",
-             rpc->node->name, rpc->held_count);
-    refuse(L, peer, frame, LP_RESOURCE_EXHAUSTED, text);
+    refuse_full(L, peer, frame);
   } else {
     hold(L, peer, frame, due);
   }
@@ -400,13 +410,32 @@ static void dispatch_held(lua_State *L, held *next) {
 
 void server_continue(lua_State *L, rpc *rpc) {
   while (rpc->serving && rpc->held && has_room(rpc)) {
-    held *next = rpc->held;
-    dispatch_held(L, next);
-    rpc->held = next->next; /* now: dispatch may raise */
-    if (!rpc->held) rpc->held_end = &rpc->held;
-    rpc->held_count--;
-    peer_unref(next->peer);
-    mem_free(next);
+    dispatch_held(L, rpc->held);
+    held_remove(rpc, &rpc->held); /* only now: dispatch may raise */
+  }
+}
+
+/* What came before the limits were known is brought under them: priority methods run, and
+ * behind those that run at once only so many may wait. */
+void server_open(lua_State *L, rpc *rpc) {
+  rpc->serving = true;
+  for (held **place = &rpc->held; *place;) {
+    if (has_priority(L, rpc, &(*place)->frame)) {
+      dispatch_held(L, *place);
+      held_remove(rpc, place);
+    } else {
+      place = &(*place)->next;
+    }
+  }
+  server_continue(L, rpc);
+  int kept = 0;
+  for (held **place = &rpc->held; *place;) {
+    if (rpc->max_held == 0 || kept++ < rpc->max_held) {
+      place = &(*place)->next;
+    } else {
+      refuse_full(L, (*place)->peer, &(*place)->frame);
+      held_remove(rpc, place);
+    }
   }
 }
 
