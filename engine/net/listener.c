@@ -170,6 +170,7 @@ lp_status listener_bind(const address *self, int *fd, address *bound, fault *why
 static void pause_accepting(listener *self) {
   self->paused = true;
   poller_watch_set(self->watch, 0);
+  self->fn(self->owner, -1);
 }
 
 /* True when another may be waiting. What concerns one connection ends that one only; anything

@@ -15,12 +15,12 @@
 lp_status listener_bind(const address *address, int *fd, struct address *bound, fault *fault);
 
 typedef struct listener listener;
-/* A connection came; the callee owns `fd`. */
+/* A connection came; the callee owns `fd`. -1: descriptors ran out, and it has paused. */
 typedef void (*listener_fn)(void *owner, int fd);
 
 /* Accepts on `fd` and takes it over (on failure too: it is then closed, NULL returned).
- * When descriptors run out it pauses for 100 ms instead of spinning: listener_resume
- * is to be called by the owner's timer after `listener_paused` became true. */
+ * When descriptors run out it pauses instead of spinning, and calls `fn` with -1; the owner's
+ * timer is to call listener_resume, after 100 ms or so. */
 listener *listener_new(poller *poller, int fd, listener_fn fn, void *owner);
 int listener_paused(const listener *listener);
 void listener_resume(listener *listener);

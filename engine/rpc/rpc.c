@@ -139,13 +139,14 @@ enum { PAUSE_NS = 100000000 };
 
 static void accept_one(void *owner, int fd) {
   listening *self = owner;
-  peer_accept_fd(self->rpc, fd);
+  if (fd >= 0)
+    peer_accept_fd(self->rpc, fd);
+  else
+    timer_start(&self->rpc->node->loop->timers, &self->resume, clock_now() + PAUSE_NS);
 }
 
 static void resume_accepting(timer *timer) {
-  listening *self = list_entry(timer, listening, resume);
-  if (listener_paused(self->listener)) listener_resume(self->listener);
-  timer_start(&self->rpc->node->loop->timers, timer, clock_now() + PAUSE_NS);
+  listener_resume(list_entry(timer, listening, resume)->listener);
 }
 
 static void listening_free(listening *self) {

@@ -102,6 +102,7 @@ static const stream_events all_events = {on_open, on_space, on_stored,
                                          on_data, on_close, on_drained};
 
 static void on_accept(void *owner, int fd) {
+  if (fd < 0) return;
   (void)owner;
   accepted[accepted_count++] = fd;
 }
