@@ -239,7 +239,8 @@ static lp_status make_run(int base, const char *id, rundir *out, fault *why) {
     if (out->lock_fd < 0) status = cannot(why, "make the lock of folder", out->path, errno);
     close(folder);
   }
-  if (status != LP_OK) remove_tree(base, id, DEPTH);
+  /* Empty it goes without a descriptor, of which there may be none left. */
+  if (status != LP_OK && unlinkat(base, id, AT_REMOVEDIR) != 0) remove_tree(base, id, DEPTH);
   return status;
 }
 
@@ -320,13 +321,11 @@ static const char *split(const char *path, char base[RUNDIR_PATH]) {
 /* The lock we hold is the one in the folder: nobody has removed and made it anew. */
 static bool holds_lock(const rundir *dir, int base, const char *id) {
   struct stat ours, theirs;
-  int folder;
-  if (fstat(dir->lock_fd, &ours) != 0) return false;
-  if (open_ours(base, id, id, &folder, NULL) != LP_OK) return false;
-  bool same = fstatat(folder, LOCK, &theirs, AT_SYMLINK_NOFOLLOW) == 0 &&
-              ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino;
-  close(folder);
-  return same;
+  char lock[RUNDIR_PATH + sizeof LOCK];
+  snprintf(lock, sizeof lock, "%s/%s", id, LOCK);
+  return fstat(dir->lock_fd, &ours) == 0 &&
+         fstatat(base, lock, &theirs, AT_SYMLINK_NOFOLLOW) == 0 && ours.st_dev == theirs.st_dev &&
+         ours.st_ino == theirs.st_ino;
 }
 
 void rundir_remove(rundir *dir) {
@@ -334,12 +333,16 @@ void rundir_remove(rundir *dir) {
   int base;
   if (dir->lock_fd < 0) return;
   const char *id = split(dir->path, path);
+  bool ours = true;
   if (id && lock_base(path, &base, NULL) == LP_OK) {
-    if (holds_lock(dir, base, id)) remove_tree(base, id, DEPTH);
+    ours = holds_lock(dir, base, id);
+    if (ours) remove_tree(base, id, DEPTH);
     close(base);
   }
   close(dir->lock_fd);
   dir->lock_fd = -1;
+  /* Had descriptors run out? The one just closed is enough. */
+  if (ours && access(dir->path, F_OK) == 0) remove_tree(AT_FDCWD, dir->path, 1);
 }
 
 int rundir_sweep(const char *path) {
