@@ -11,8 +11,11 @@ local function complain(text)
   io.stderr:write("lp: ", text, "\n")
 end
 
+local leaving = false
+
 --- Leaves at once with a status, from wherever it is called.
 local function leave(status)
+  leaving = true
   command.status(status)
   core.exit(true, "the command has ended")
 end
@@ -161,11 +164,10 @@ local function finish(status)
   local stuck = service():close_all()
   if status == 0 and stuck[1] then status = 124 end
   core.flush()
-  command.status(status)
-  core.exit(true, "the command has ended")
+  leave(status)
 end
 
-function main.boot()
+local function run_command()
   require "lp.require"
   require "lp.stdio"
   core.connector(require "lp.connector")
@@ -183,6 +185,16 @@ function main.boot()
     return leave(stop.status)
   end
   finish(commands[parsed.command](parsed))
+end
+
+--- An error of ours (no file descriptor for a module, no memory) is told from here: the
+-- service may not be there yet.
+function main.boot()
+  local ok, err = xpcall(run_command, core.handler)
+  if ok or leaving then return end
+  print_error(err)
+  core.flush()
+  leave(1)
 end
 
 return main
