@@ -68,7 +68,7 @@ end
 -- @tparam table words its arguments; a word "SCRIPT" is replaced by the script's path
 -- @tparam[opt] table how `script` (text), `env` (name=value words), `before` (shell text run
 --   first), `input` (shell redirection, default </dev/null), `output` (shell redirection,
---   default to two files), `wrapper` (command that lp is started by)
+--   default to two files), `program` (instead of lp)
 function support.start(words, how)
   how = how or {}
   serial = serial + 1
@@ -83,11 +83,11 @@ function support.start(words, how)
     cd %s || exit 1
     export LP_COMMAND=%s
     ( %s
-      exec env %s XDG_RUNTIME_DIR=$PWD/run %s sh -c 'echo $$ >pid; exec "$@"' sh %s "$LP_COMMAND" %s
+      exec env %s XDG_RUNTIME_DIR=$PWD/run %s sh -c 'echo $$ >pid; exec "$@"' sh %s %s
     ) %s %s
     echo $? >status.part; mv status.part status]]):format(self.folder, quoted(support.lp()),
-    how.before or "", self.mark, table.concat(how.env or {}, " "), how.wrapper or "",
-    table.concat(list, " "), how.output or ">out 2>err", how.input or "</dev/null")
+    how.before or "", self.mark, table.concat(how.env or {}, " "), how.program or '"$LP_COMMAND"',
+    table.concat(list, " "), how.input or "</dev/null", how.output or ">out 2>err")
   write_file(self.folder .. "/start", text)
   os.execute(("sh %s/start >/dev/null 2>&1 &"):format(self.folder))
   return self
