@@ -88,11 +88,24 @@ local function warn_of_shadowed()
   end
 end
 
+--- A function found raw along the chain of `__index` tables: what a class defines, not what
+-- some function makes up.
+local function find_method(instance, name)
+  local depth = 0
+  while type(instance) == "table" and depth < 100 do
+    local found = rawget(instance, name)
+    if type(found) == "function" then return found end
+    local meta = debug.getmetatable(instance)
+    instance = type(meta) == "table" and rawget(meta, "__index")
+    depth = depth + 1
+  end
+end
+
 --- Begins to answer calls, or leaves that to an instance that wants to own its server.
 local function serve(spec, instance, ctor)
   local options = spec.options
   core.limits(options.max_concurrency, options.max_pending, set_of(options.priority_methods))
-  local owns = type(instance) == "table" and instance.set_courier_server
+  local owns = find_method(instance, "set_courier_server")
   if owns then
     local server = require("lp.server").new(instance, core.methods(instance, ctor, set_of(options.expose)))
     return owns(instance, server)
@@ -105,8 +118,8 @@ end
 local function run_object(spec, ctor, args)
   local instance = require("lp.construct").instance(ctor, args)
   package.loaded["lp.construct"] = nil
-  local run = spec.run_enabled and (type(instance) == "table" or type(instance) == "userdata")
-              and instance.run
+  local run = spec.run_enabled and
+              (type(instance) == "userdata" and instance.run or find_method(instance, "run"))
   if spec.serves then
     serve(spec, instance, ctor)
   end

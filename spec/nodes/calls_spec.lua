@@ -259,12 +259,11 @@ support.each(describe, "what a node exposes", function(place)
   it("leaves out private and reserved names", function()
     serve_table(function()
       local function yes() return true end
-      return {_private = yes, __index = yes, set_courier_server = yes, new = yes, init = yes,
-              initialize = yes, ["lp.info"] = yes, open = yes, [1] = yes}
+      return {_private = yes, __index = yes, new = yes, init = yes, initialize = yes,
+              ["lp.info"] = yes, open = yes, [1] = yes}
     end, function(server)
       assert.same({"open"}, lp.list_methods(server))
-      for _, name in ipairs {"_private", "__index", "set_courier_server", "new", "init",
-                             "initialize"} do
+      for _, name in ipairs {"_private", "__index", "new", "init", "initialize"} do
         assert.equal("not_found", raised(lp.call, server, name).code)
       end
       assert.is_true(server:open())

@@ -41,6 +41,7 @@ support.each(describe, "an instance with set_courier_server", function(place)
       assert.equal(42, owner:twice(21))
       assert.same(owner:names(), lp.list_methods(owner))
       contains("twice", table.concat(owner:names(), " "))
+      assert.equal("not_found", raised(owner.set_courier_server, owner).code)
     end)
   end)
 
