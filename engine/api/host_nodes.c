@@ -1,0 +1,315 @@
+/* The nodes of this process: making them on their loops, the service's orders to them, their
+ * listeners. See host_parts.h. */
+#include <semaphore.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "api/host_parts.h"
+#include "base/clock.h"
+#include "base/memory.h"
+#include "net/listener.h"
+#include "rpc/rpc.h"
+#include "runtime/interrupt.h"
+
+typedef struct hosted_node {
+  list link; /* host->nodes */
+  uint64_t id;
+  hosted_loop *at;
+} hosted_node;
+
+static hosted_node *find_node(host *host, uint64_t id) {
+  for (list *each = host->nodes.next; each != &host->nodes; each = each->next) {
+    hosted_node *hosted = list_entry(each, hosted_node, link);
+    if (hosted->id == id) return hosted;
+  }
+  return NULL;
+}
+
+/* Ends a loop of ours that has no node. */
+static void loop_release(host *host, hosted_loop *hosted) {
+  for (list *each = host->nodes.next; each != &host->nodes; each = each->next)
+    if (list_entry(each, hosted_node, link)->at == hosted) return;
+  if (!hosted->foreign) host_loop_drop(host, hosted);
+}
+
+void host_node_ended(host *host, uint64_t id) {
+  hosted_node *hosted = find_node(host, id);
+  if (!hosted || hosted->at->foreign) return;
+  hosted_loop *at = hosted->at;
+  list_remove(&hosted->link);
+  mem_free(hosted);
+  loop_release(host, at);
+  atomic_fetch_sub(&host->live_nodes, 1);
+}
+
+/* Travels to the loop that is to make the node. */
+typedef struct birth {
+  message message;
+  uint64_t id;
+  size_t memory_limit, length;
+  int64_t timeslice;
+  char *name, *key, *argument;
+  event *failure; /* reserved for telling that it came to nothing */
+} birth;
+
+static void birth_free(birth *birth) {
+  mem_free(birth->name);
+  mem_free(birth->key);
+  mem_free(birth->argument);
+  mem_free(birth->failure);
+  mem_free(birth);
+}
+
+static void birth_drop(message *carried) {
+  birth_free((birth *)carried);
+}
+
+static void birth_run(message *carried, void *at) {
+  birth *born = (birth *)carried;
+  loop *loop = at;
+  fault fault;
+  node_request request = {.id = born->id,
+                          .name = born->name,
+                          .key = born->key,
+                          .memory_limit = born->memory_limit,
+                          .timeslice = born->timeslice,
+                          .boot = {"lp.runtime", "boot", born->argument, born->length}};
+  if (!core_node(loop, &request, &fault)) {
+    atomic_fetch_sub(&loop->node_count, 1);
+    engine_end(loop->engine, born->key, LP_UNAVAILABLE, fault.text);
+    engine_post_end(loop->engine, born->failure, born->id, fault.status, fault.text);
+    born->failure = NULL;
+  }
+  birth_free(born);
+}
+
+static char *copy_bytes(const char *bytes, size_t length) {
+  char *copy = mem_alloc(length ? length : 1);
+  if (copy) memcpy(copy, bytes, length);
+  return copy;
+}
+
+static birth *birth_new(lua_State *L, host *host) {
+  size_t limit = (size_t)luaL_optinteger(L, 6, 0), length;
+  double timeslice = luaL_optnumber(L, 7, 0);
+  const char *argument = luaL_checklstring(L, 3, &length);
+  birth *born = mem_new(sizeof *born);
+  if (!born) return NULL;
+  born->message = (message){.run = birth_run, .drop = birth_drop};
+  born->id = atomic_fetch_add(&host->engine.next_id, 1);
+  born->name = mem_strdup(lua_tostring(L, 1));
+  born->key = mem_strdup(lua_tostring(L, 2));
+  born->failure = engine_reserve(lua_tostring(L, 2));
+  born->memory_limit = limit;
+  born->timeslice = clock_from_seconds(timeslice);
+  born->length = length;
+  born->argument = copy_bytes(argument, length);
+  if (born->name && born->key && born->argument && born->failure) return born;
+  birth_free(born);
+  return NULL;
+}
+
+/* Enters the node everywhere and sends it on its way. Who finds it in the directory can rely
+ * on its birth being ahead in the queue. On failure nothing remains of it. */
+static lp_status host_place(host *host, hosted_loop *at, birth *born, hosted_node *hosted) {
+  uint64_t id = born->id;
+  *hosted = (hosted_node){.id = id, .at = at};
+  list_push(&host->nodes, &hosted->link);
+  atomic_fetch_add(&host->live_nodes, 1);
+  atomic_fetch_add(&at->loop->node_count, 1);
+  lp_status status = engine_add(&host->engine, born->key, at->loop->box, id, &born->message);
+  if (status == LP_OK) return LP_OK;
+  list_remove(&hosted->link);
+  atomic_fetch_sub(&host->live_nodes, 1);
+  atomic_fetch_sub(&at->loop->node_count, 1);
+  return status;
+}
+
+/* start(name, key, argument, loop name or nil, threads, memory limit or nil, time slice in
+ * seconds or nil) -> id */
+static int host_start(lua_State *L) {
+  host *host = host_of(L);
+  fault fault;
+  luaL_checkstring(L, 1);
+  luaL_checkstring(L, 2);
+  luaL_checkstring(L, 3);
+  hosted_loop *at =
+      host_loop_choose(host, luaL_optstring(L, 4, NULL), luaL_checkinteger(L, 5), &fault);
+  if (!at) return host_raise(L, &fault);
+  birth *born = birth_new(L, host);
+  if (born && born->timeslice > 0) host_loop_slice(host, at, born->timeslice);
+  hosted_node *hosted = born ? mem_new(sizeof *hosted) : NULL;
+  uint64_t id = born ? born->id : 0;
+  lp_status status = hosted ? host_place(host, at, born, hosted) : LP_RESOURCE_EXHAUSTED;
+  if (status != LP_OK) {
+    mem_free(hosted);
+    if (born) birth_free(born);
+    loop_release(host, at);
+    return failure_raisef(L, status, "cannot start node %s: %s", lua_tostring(L, 1),
+                          lp_strerror(status));
+  }
+  lua_pushinteger(L, (lua_Integer)id);
+  return 1;
+}
+
+/* What the service asks of a node through its loop's control queue. */
+typedef enum order_kind { ORDER_STOP, ORDER_CANCEL, ORDER_KILL } order_kind;
+
+typedef struct order {
+  message message;
+  order_kind kind;
+  uint64_t id;
+  bool again; /* came back behind the mail */
+  char text[128];
+} order;
+
+static void order_drop(message *carried) {
+  mem_free(carried);
+}
+
+/* Possibly inside of an interrupt: no Lua may run here. */
+static void order_run(message *carried, void *at) {
+  order *order = (struct order *)carried;
+  loop *here = at;
+  node *node = loop_find_node(here, order->id);
+  if (!node && !order->again) { /* not born yet: its birth is ahead in the mail */
+    order->again = true;
+    if (mailbox_push(here->box, MAILBOX_MAIL, carried)) return;
+  }
+  if (node && order->kind == ORDER_STOP) node_stop(node);
+  if (node && order->kind == ORDER_CANCEL) node_cancel(node, "the program is stopping");
+  if (node && order->kind == ORDER_KILL) {
+    node_set_end(node, LP_CANCELLED, order->text);
+    node->killed = true;
+    node_ready(node);
+  }
+  mem_free(order);
+}
+
+static int give_order(lua_State *L, order_kind kind) {
+  host *host = host_of(L);
+  hosted_node *hosted = find_node(host, (uint64_t)luaL_checkinteger(L, 1));
+  if (!hosted) return 0;
+  order *given = mem_new(sizeof *given);
+  if (!given) return failure_raise(L, LP_RESOURCE_EXHAUSTED, "out of memory");
+  given->message = (message){.run = order_run, .drop = order_drop};
+  given->kind = kind;
+  given->id = hosted->id;
+  snprintf(given->text, sizeof given->text, "%s", luaL_optstring(L, 2, "it was killed"));
+  if (!mailbox_push(hosted->at->loop->box, MAILBOX_CONTROL, &given->message)) mem_free(given);
+  interrupt_send(hosted->at->loop, INTERRUPT_CONTROL);
+  return 0;
+}
+
+/* stop(id), cancel(id), kill(id, why) */
+static int host_stop(lua_State *L) {
+  return give_order(L, ORDER_STOP);
+}
+
+static int host_cancel(lua_State *L) {
+  return give_order(L, ORDER_CANCEL);
+}
+
+static int host_kill(lua_State *L) {
+  return give_order(L, ORDER_KILL);
+}
+
+/* listen(id, path): a Unix socket at `path` is served by the node; id 0: by the service */
+static int host_listen(lua_State *L) {
+  host *host = host_of(L);
+  const char *path = luaL_checkstring(L, 2);
+  address address = {.kind = ADDRESS_UNIX};
+  fault fault;
+  int fd;
+  hosted_node *hosted = find_node(host, (uint64_t)luaL_checkinteger(L, 1));
+  uint64_t id = hosted ? hosted->id : host->service;
+  loop *at = hosted ? hosted->at->loop : host->engine.service;
+  if (!hosted && luaL_checkinteger(L, 1) != 0)
+    return failure_raise(L, LP_UNAVAILABLE, "the node has ended");
+  if (strlen(path) >= sizeof address.name)
+    return failure_raisef(L, LP_INVALID_ARGUMENT, "socket path too long: %s", path);
+  strcpy(address.name, path);
+  if (listener_bind(&address, &fd, NULL, &fault) != LP_OK) return host_raise(L, &fault);
+  if (!rpc_listen(at->box, id, fd, path))
+    return failure_raisef(L, LP_RESOURCE_EXHAUSTED, "no memory to listen on %s", path);
+  return 0;
+}
+
+/* unlisten(path): the service's own listener there is closed */
+static int host_unlisten(lua_State *L) {
+  rpc_unlisten(rpc_of(L), luaL_checkstring(L, 1));
+  return 0;
+}
+
+/* free_port() -> "localhost:N": a TCP port nobody listens on at this moment */
+static int host_free_port(lua_State *L) {
+  address wanted = {.kind = ADDRESS_TCP, .name = "127.0.0.1"}, bound;
+  fault fault;
+  int fd;
+  if (listener_bind(&wanted, &fd, &bound, &fault) != LP_OK) return host_raise(L, &fault);
+  close(fd);
+  lua_pushfstring(L, "localhost:%d", (int)bound.port);
+  return 1;
+}
+
+const luaL_Reg host_node_functions[] = {
+    {"start", host_start},         {"stop", host_stop},
+    {"cancel", host_cancel},       {"kill", host_kill},
+    {"listen", host_listen},       {"unlisten", host_unlisten},
+    {"free_port", host_free_port}, {NULL, NULL},
+};
+
+/* ---- the node of the creator's own loop ------------------------------------- */
+
+bool host_adopt(host *host, loop *loop, uint64_t id) {
+  hosted_loop *at = mem_new(sizeof *at);
+  hosted_node *hosted = mem_new(sizeof *hosted);
+  if (!at || !hosted) {
+    mem_free(at);
+    mem_free(hosted);
+    return false;
+  }
+  *at = (hosted_loop){.loop = loop, .foreign = true};
+  *hosted = (hosted_node){.id = id, .at = at};
+  list_push(&host->loops, &at->link);
+  list_push(&host->nodes, &hosted->link);
+  atomic_fetch_add(&host->live_nodes, 1);
+  atomic_fetch_add(&loop->node_count, 1);
+  return true;
+}
+
+/* Runs on the service thread, on behalf of one that waits. */
+typedef struct forgetting {
+  message message;
+  host *host;
+  sem_t done;
+} forgetting;
+
+static void forgetting_run(message *carried, void *at) {
+  (void)at;
+  forgetting *asked = (forgetting *)carried;
+  host *host = asked->host;
+  for (list *each = host->nodes.next, *next; each != &host->nodes; each = next) {
+    next = each->next;
+    hosted_node *hosted = list_entry(each, hosted_node, link);
+    if (!hosted->at->foreign) continue;
+    list_remove(&hosted->link);
+    host_loop_drop(host, hosted->at);
+    mem_free(hosted);
+    atomic_fetch_sub(&host->live_nodes, 1);
+  }
+  sem_post(&asked->done);
+}
+
+static void forgetting_drop(message *carried) {
+  sem_post(&((forgetting *)carried)->done);
+}
+
+void host_forget_adopted(host *host) {
+  forgetting asked = {{.run = forgetting_run, .drop = forgetting_drop}, .host = host};
+  sem_init(&asked.done, 0, 0);
+  if (mailbox_push(host->engine.service->box, MAILBOX_MAIL, &asked.message))
+    while (sem_wait(&asked.done) != 0) continue;
+  sem_destroy(&asked.done);
+}
