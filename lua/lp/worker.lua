@@ -13,6 +13,7 @@ local worker = {}
 local launcher
 local nodes, ids = {}, {} -- key -> engine's id and back
 local failed = false
+local orphaned = false -- the launcher is gone
 
 -- ---------------------------------------------------------------- for the launcher
 
@@ -53,7 +54,22 @@ end
 
 -- ---------------------------------------------------------------- events
 
+--- Nobody is left to serve: the nodes get a second, then everything of this process's
+-- group goes, children of nodes included.
+local function on_launcher_gone()
+  if orphaned then return end
+  orphaned = true
+  for _, id in pairs(nodes) do host.stop(id) end
+  local deadline = core.now() + GRACE
+  while next(nodes) ~= nil and core.now() < deadline do core.sleep(0.02) end
+  host.rundir_sweep(os.getenv "LP_NODE_FOLDER")
+  host.kill_group()
+end
+
+--- The last node has ended. Whoever started this process ends what nodes have left in its
+-- group; without a launcher that is left to us.
 local function leave()
+  if core.connection_state(launcher) ~= "ready" then return on_launcher_gone() end
   command.quit(failed and 1 or 0)
 end
 
@@ -64,16 +80,6 @@ local function on_node(id, status, text)
   failed = failed or status ~= 0
   pcall(launcher.node_ended, launcher, key, status, text)
   if next(nodes) == nil then leave() end
-end
-
---- Nobody is left to serve: the nodes get a second, then everything of this process's
--- group goes, children of nodes included.
-local function on_launcher_gone()
-  for _, id in pairs(nodes) do host.stop(id) end
-  local deadline = core.now() + GRACE
-  while next(nodes) ~= nil and core.now() < deadline do core.sleep(0.02) end
-  host.rundir_sweep(os.getenv "LP_NODE_FOLDER")
-  host.kill_group()
 end
 
 local function on_event(kind, first, second, _, text)
@@ -107,6 +113,8 @@ function worker.boot()
     return command.quit(1)
   end
   core.on_close(launcher, on_launcher_gone)
+  -- It may have gone right behind its answer.
+  if core.connection_state(launcher) ~= "ready" then on_launcher_gone() end
 end
 
 return worker
