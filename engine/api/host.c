@@ -84,8 +84,12 @@ static void on_room(void *owner) {
 static void print_event(host *host, const event *event) {
   char prefix[128];
   prefix_of(host, event->name, prefix, sizeof prefix);
-  printer_lines(host->printer, event->status, prefix, (int)(event->id % HUES), event->text,
-                event->length);
+  if (*prefix || host->options.bare) { /* nodes print lines; the main chunk what it likes */
+    printer_lines(host->printer, event->status, prefix, (int)(event->id % HUES), event->text,
+                  event->length);
+  } else {
+    printer_text(host->printer, event->status, event->text, event->length);
+  }
   if (printer_full(host->printer)) {
     host->held_back += event->length;
   } else {

@@ -133,6 +133,7 @@ void output_drop(output *out, size_t bytes, int cause) {
 
 static void fail(output *out, int error) {
   output_drop(out, output_queued(out), error);
+  out->open_line = out->last != '\n'; /* torn */
   empty_queue(out);
   if (error == EPIPE || error == ECONNRESET || error == EBADF) forget_descriptor(out);
 }
@@ -175,6 +176,5 @@ buffer *output_reserve(output *out, size_t bytes) {
     out->sent = 0;
   }
   if (!buffer_reserve(queue, bytes + 1)) return NULL;
-  if (!queue->length && out->last != '\n') buffer_append(queue, "\n", 1);
   return queue;
 }

@@ -24,9 +24,10 @@ typedef struct output {
   poller_watch *watch; /* NULL: written at once */
   buffer queue;        /* whole lines, the first `sent` bytes of which are written */
   size_t sent;
-  char last;   /* the last byte written, to see whether a drop tore a line */
-  size_t lost; /* bytes dropped */
-  int cause;   /* errno of the first drop; 0: none */
+  bool open_line; /* what was queued last does not end a line */
+  char last;      /* the last byte written, to see whether a drop tore a line */
+  size_t lost;    /* bytes dropped */
+  int cause;      /* errno of the first drop; 0: none */
   void (*on_written)(void *owner);
   void *owner;
 } output;

@@ -189,6 +189,31 @@ static void put_lines(buffer *queue, const tag *before, const char *text, size_t
   }
 }
 
+/* Whatever was printed as it is must not run into the line that follows. */
+static void end_open_line(output *out, buffer *queue) {
+  if (out->open_line) buffer_append(queue, "\n", 1);
+  out->open_line = false;
+}
+
+static bool hand_over(printer *to, output *out) {
+  output_send(out);
+  if (printer_full(to)) to->waiting = true;
+  return true;
+}
+
+bool printer_text(printer *to, int stream, const char *text, size_t length) {
+  output *out = stream_output(to, stream);
+  if (!length || out->fd < 0) return true;
+  buffer *queue = output_reserve(out, length);
+  if (!queue) {
+    output_drop(out, length, ENOMEM);
+    return false;
+  }
+  buffer_append(queue, text, length);
+  out->open_line = text[length - 1] != '\n';
+  return hand_over(to, out);
+}
+
 bool printer_lines(printer *to, int stream, const char *prefix, int hue, const char *text,
                    size_t length) {
   output *out = stream_output(to, stream);
@@ -196,15 +221,14 @@ bool printer_lines(printer *to, int stream, const char *prefix, int hue, const c
   tag before = tag_of(to, prefix, hue);
   size_t tag_bytes =
       before.colour_bytes + before.text_bytes + before.reset_bytes + before.blank_bytes;
-  buffer *queue = output_reserve(out, count_lines(text, length) * tag_bytes + length + 1);
+  buffer *queue = output_reserve(out, count_lines(text, length) * tag_bytes + length + 2);
   if (!queue) {
     output_drop(out, length, ENOMEM);
     return false;
   }
+  end_open_line(out, queue);
   put_lines(queue, &before, text, length);
-  output_send(out);
-  if (printer_full(to)) to->waiting = true;
-  return true;
+  return hand_over(to, out);
 }
 
 /* ---- sources ---------------------------------------------------------------- */

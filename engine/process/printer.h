@@ -29,6 +29,9 @@ bool printer_merged(const printer *printer); /* out and err are one file */
  * negative: none). An empty prefix adds nothing. False: memory is out, text dropped. */
 bool printer_lines(printer *printer, int stream, const char *prefix, int hue, const char *text,
                    size_t length);
+/* Queues `text` as it is, for whoever has no prefix. A line that is left open is ended before
+ * the next one of printer_lines. False: memory is out, text dropped. */
+bool printer_text(printer *printer, int stream, const char *text, size_t length);
 /* More is queued than the limit: sources should hold back until on_room is called. */
 bool printer_full(const printer *printer);
 /* Called by the poller, once half of the limit is free again. */

@@ -155,6 +155,24 @@ static void nobody_reads(int ends[2]) {
   close(ends[1]);
 }
 
+static void text_goes_out_as_it_is_and_does_not_run_into_a_line(void) {
+  int ends[2];
+  pipe_to(ends);
+  printer *to = printer_new(loop, ends[1], ends[1], false, LIMIT);
+  start_reading();
+  CHECK(printer_text(to, 1, "..", 2));
+  CHECK(printer_text(to, 1, ".\n+", 3));
+  line(to, 1, "[a] ", "x");
+  line(to, 1, "[b] ", "y");
+  CHECK(printer_text(to, 1, "", 0));
+  CHECK(printer_text(to, 1, "end", 3));
+  printer_free(to, 1000);
+  read_now(ends[0]);
+  CHECK(strcmp(text, "...\n+\n[a] x\n[b] y\nend") == 0);
+  close(ends[0]);
+  close(ends[1]);
+}
+
 static void a_pipe_nobody_reads_never_blocks(void) {
   int ends[2];
   pipe_to(ends);
@@ -591,6 +609,7 @@ int main(int argc, char **argv) {
   RUN(each_line_gets_the_prefix);
   RUN(only_the_prefix_is_coloured);
   RUN(streams_stay_apart);
+  RUN(text_goes_out_as_it_is_and_does_not_run_into_a_line);
   RUN(a_pipe_nobody_reads_never_blocks);
   RUN(a_socket_nobody_reads_never_blocks);
   RUN(a_terminal_nobody_reads_never_blocks);
