@@ -11,6 +11,11 @@ local function check(what, client)
         require("lp.options").describe(client)), 3)
 end
 
+--- Is `key` an address, not the key of a node?
+local function is_address(key)
+  return key:find "^unix:." or key:find "^tcp:.+:%d+$"
+end
+
 --- The names that can be called, sorted. Asks the node, and may wait.
 function clients.list_methods(client)
   check("list_methods", client)
@@ -24,8 +29,23 @@ end
 function clients.address(client)
   check("address", client)
   local key = core.target(client)
-  if not key or key:find "^unix:" or key:find "^tcp:" or key:find "^inproc:" then return key end
+  if not key or is_address(key) then return key end
   return core.client("service", "service"):resolve(key, core.context().pid)
+end
+
+--- A client of whoever listens at `address`. Nothing is sent before the first call, which
+-- connects and fails when nobody answers there.
+-- @string address `unix:PATH` or `tcp:HOST:PORT`, as lp.address gives it
+-- @tparam[opt] table given `timeout` (seconds)
+function clients.connect(address, given)
+  if type(address) ~= "string" or not is_address(address) then
+    error(("lp.connect: expected an address, unix:PATH or tcp:HOST:PORT, got %s")
+          :format(require("lp.options").describe(address)), 2)
+  end
+  local options = require "lp.options"
+  local wanted = options.check("lp.connect", {timeout = options.timeout}, given or {}, 2)
+  local client = core.client(address, address)
+  return wanted.timeout and core.with(client, wanted) or client
 end
 
 --- `"idle"`, `"connecting"`, `"ready"` or `"closed"`.

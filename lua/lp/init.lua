@@ -22,7 +22,7 @@ local homes = {
   Program = "lp.program",
   LuaNode = "lp.node", LuaClassNode = "lp.node", CourierNode = "lp.node",
   Address = "lp.address", deferred = "lp.deferred", flags = "lp.flags",
-  launch = "lp.launch", connect = "lp.launch",
+  launch = "lp.launch", connect = "lp.clients",
 }
 
 local lp = {}

@@ -1,0 +1,44 @@
+local lp = require "lp"
+local support = require "spec.nodes.support"
+local raised, contains = support.raised, support.contains
+
+local Server = {}
+Server.__index = Server
+function Server.new() return setmetatable({}, Server) end
+function Server:echo(...) return ... end
+function Server:address_of(client) return lp.address(client) end
+function Server:call_through(client, x) return client:echo(x) end
+
+--- Two nodes in processes: only these have sockets.
+local function two(use)
+  support.place "test_mp"(function(program)
+    local a = program:add_node(lp.CourierNode(Server.new), "a")
+    return a, program:add_node(lp.CourierNode(Server.new), "b")
+  end, use)
+end
+
+describe("lp.connect", function()
+  it("reaches a node by the address it listens at", function()
+    two(function(a, b)
+      local address = b:address_of(a)
+      contains("unix:", address)
+      local direct = lp.connect(address)
+      assert.same({n = 2, 1, nil}, table.pack(direct:echo(1, nil)))
+      assert.equal(address, lp.address(direct))
+      assert.equal("x", b:call_through(direct, "x"))
+    end)
+  end)
+
+  it("fails at the call when nobody answers there", function()
+    local client = lp.connect("unix:/nowhere/at/all")
+    local err = raised(client.echo, client)
+    assert.equal("unavailable", err.code)
+    contains("/nowhere/at/all", err)
+  end)
+
+  it("refuses what is no address, and options it does not know", function()
+    contains("expected an address", raised(lp.connect, "a/0"))
+    contains("expected an address", raised(lp.connect, 5))
+    contains("lp.connect", raised(lp.connect, "unix:/x", {wrong = 1}))
+  end)
+end)
