@@ -35,7 +35,7 @@ enum { INTERRUPT_CONTROL = 1, INTERRUPT_SLICE = 2 };
 
 typedef struct loop {
   struct engine *engine;
-  char name[24];
+  char name[96];
   mailbox *box;
   poller *poller;
   poller_watch *wake;

@@ -5,6 +5,7 @@
 -- @module lp.service
 
 local core = require "lp.core"
+local hosting = require "lp.hosting"
 local report = require "lp.report"
 local sync = require "lp.sync"
 
@@ -131,11 +132,7 @@ end
 local threads = {}
 
 function threads.start(node)
-  local spec = node:spec()
-  spec.pid = host.pid()
-  node.id = host.start(node.name, node.key, core.pack(spec), spec.options.loop ~= "own" and
-                       spec.options.loop or nil, node.run.settings.threads or 64,
-                       spec.options.memory_limit, spec.options.timeslice)
+  node.id = hosting.start(node:spec(), node.key, node.run.settings.threads or 64)
   thread_nodes[node.id] = node
   node.record.bundle = nil
   node.state = "running"

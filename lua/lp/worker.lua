@@ -3,6 +3,7 @@
 -- @module lp.worker
 
 local core = require "lp.core"
+local hosting = require "lp.hosting"
 local report = require "lp.report"
 
 local host, command = core.host, core.command
@@ -18,10 +19,7 @@ local orphaned = false -- the launcher is gone
 -- ---------------------------------------------------------------- for the launcher
 
 function worker:start_node(key, spec, threads)
-  spec.pid = host.pid()
-  local loop = spec.options.loop ~= "own" and spec.options.loop or nil
-  local id = host.start(spec.name, key, core.pack(spec), loop, threads, spec.options.memory_limit,
-                        spec.options.timeslice)
+  local id = hosting.start(spec, key, threads)
   nodes[key], ids[id] = id, key
 end
 

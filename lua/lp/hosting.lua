@@ -1,0 +1,27 @@
+--- Starting a node in a thread of this process, for a launcher (lp.service) and for a node
+-- process (lp.worker) alike.
+-- @module lp.hosting
+
+local core = require "lp.core"
+
+local host = core.host
+local hosting = {}
+
+--- The name of the loop a node wants: nodes of one name share it, and nil leaves the choice
+-- to the engine. Nobody else can name the loop of a node that wants its own.
+local function loop_of(spec, key)
+  local wanted = spec.options.loop
+  if wanted == "own" then return "\1" .. key end
+  return wanted
+end
+
+--- Starts the node that `spec` describes.
+-- @int threads loops the engine may choose from before nodes share
+-- @treturn int the engine's id of the node
+function hosting.start(spec, key, threads)
+  spec.pid = host.pid()
+  return host.start(spec.name, key, core.pack(spec), loop_of(spec, key), threads,
+                    spec.options.memory_limit, spec.options.timeslice)
+end
+
+return hosting
