@@ -67,7 +67,7 @@ end
 function service:new_run(name)
   serial = serial + 1
   local id = ("%s-%d-%d"):format(slug(name), host.pid(), serial)
-  runs[id] = setmetatable({id = id, name = name, nodes = {}, by_name = {}, state = "new",
+  runs[id] = setmetatable({id = id, name = name, nodes = {}, by_name = {}, state = "new", alive = 0,
                            killed = {}, changed = sync.Event()}, Run)
   return id
 end
@@ -87,6 +87,7 @@ function service:add_node(run_id, record)
                              key = run_id .. "/" .. record.name, hue = #run.nodes % 6,
                              ready = sync.Event()}, Node)
   table.insert(run.nodes, node)
+  run.alive = run.alive + 1
   run.by_name[record.name] = node
 end
 
@@ -110,7 +111,8 @@ function Node:ended(status, text)
   self.ready:set()
   local run = self.run
   if status ~= 0 and not self.was_killed then self:failed(text) end
-  if #run:living() == 0 then run:finish() end
+  run.alive = run.alive - 1
+  if run.alive == 0 then run:finish() end
   run:touch()
 end
 
