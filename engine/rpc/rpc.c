@@ -74,14 +74,14 @@ static int reference_of(const task *task) {
 
 static void spawn_done(lua_State *L, task *task, bool ok, int first) {
   int reference = reference_of(task);
-  task->context = (void *)(intptr_t)LUA_NOREF;
   int count = lua_gettop(L) - first + 1;
   luaL_checkstack(L, 4, NULL);
   if (reference != LUA_NOREF) {
     lua_rawgeti(L, LUA_REGISTRYINDEX, reference);
-    luaL_unref(L, LUA_REGISTRYINDEX, reference);
     lua_insert(L, first);
     future_settle(L, first, ok, count);
+    task->context = (void *)(intptr_t)LUA_NOREF; /* now: until here it may raise */
+    luaL_unref(L, LUA_REGISTRYINDEX, reference);
     if (future_unread_failure(L, first)) rpc_of(L)->look_for_lost = true;
   } else if (!ok && task->cancelled == LP_OK) {
     lua_settop(L, first);
@@ -89,12 +89,22 @@ static void spawn_done(lua_State *L, task *task, bool ok, int first) {
   }
 }
 
+/* A task whose end nobody waits for fails its node, also when memory was out for saying so. */
+static void lost_alone(task *task, lp_status status, const char *text) {
+  node *node = task->node;
+  if (node->closing || task->cancelled != LP_OK) return;
+  node_set_end(node, status, text);
+  node->killed = true;
+  node_ready(node);
+}
+
 static void spawn_lost(task *task, lp_status status, const char *text) {
-  (void)status;
-  (void)text;
   lua_State *L = task->node->L;
   int reference = reference_of(task);
-  if (reference == LUA_NOREF) return;
+  if (reference == LUA_NOREF) {
+    lost_alone(task, status, text);
+    return;
+  }
   lua_rawgeti(L, LUA_REGISTRYINDEX, reference); /* neither this nor unref allocates */
   future_abandon(task->node, lua_touserdata(L, -1), LP_CANCELLED, "the task was closed");
   lua_pop(L, 1);
