@@ -79,12 +79,30 @@ local run_options = {
    help = "No colours, also on a terminal."},
 }
 
+local graph_options = {
+  {name = "--format", target = "format", value = "FORMAT",
+   convert = by_rule(options.one_of("text", "dot", "json", "svg")),
+   help = "text (the default), dot (for Graphviz), json, or svg (drawn by Graphviz)."},
+}
+
+--- Launchpad's spellings are words of `lp` in every command that takes a script: a command line
+-- stays good when another command is put in front.
+for _, option in ipairs(run_options) do
+  if option.alias then
+    graph_options[#graph_options + 1] = {name = option.alias, target = option.target,
+      value = option.value, convert = option.convert, help = option.help, hidden = true}
+  end
+end
+
 --- Commands in the order of the help. `script`: the first plain word is a script and what
 -- follows belongs to it. `words`: everything is passed on untouched.
 local commands = {
   {name = "run", usage = "lp run [options] PROGRAM.lua [program flags]", script = true,
    options = run_options,
    help = "Launch a program and wait for it. PROGRAM.lua may be - for standard input."},
+  {name = "graph", usage = "lp graph [options] PROGRAM.lua [program flags]", script = true,
+   options = graph_options,
+   help = "Show a program's nodes and who calls whom, without launching it."},
   {name = "test", usage = "lp test [SPECS...]", words = true,
    help = "Run busted specs inside the engine; they may launch programs."},
   {name = "version", usage = "lp version", help = "Print the version."},
@@ -186,7 +204,7 @@ local function parser_of(command)
       element = parser:flag(option.name)
       element:action(function(result) result[option.target] = option.sets end)
     end
-    element:target(option.target):description(option.help)
+    element:target(option.target):description(option.help):hidden(option.hidden == true)
   end
   parser:flag("-h --help"):description("Show this text."):action(function()
     finish(0, parser:get_help() .. "\n")
@@ -224,7 +242,9 @@ local function parse_script_command(command, list)
   local own, script, rest = divide(index_options(command), list)
   local parsed = #own > 0 and parser_of(command):parse(own) or {}
   if not script then usage_error(command.usage, "the program is missing") end
-  parsed.set = parsed.set or {}
+  for _, option in ipairs(command.options) do
+    if option.many then parsed[option.target] = parsed[option.target] or {} end
+  end
   return {command = command.name, script = script, script_args = rest, options = parsed}
 end
 
@@ -259,7 +279,7 @@ end
 --- Reads the words after `lp`.
 -- @tparam table argv array of words
 -- @treturn table {command=, options=, script=, script_args=, words=}: `script` and
---   `script_args` for `run`, `words` for `test`; `options` by the targets of the table
+--   `script_args` for `run` and `graph`, `words` for `test`; `options` by the targets of the table
 --   (`launch_type`, `notice`, …), `options.set` an array of {label=, key=, value=}; or nil and
 -- @treturn table {status=, stream="stdout"|"stderr", text=}: print the text and exit
 function cli.parse(argv)

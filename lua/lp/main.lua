@@ -24,7 +24,15 @@ local function service()
   return core.client("service", "service")
 end
 
--- ---------------------------------------------------------------- lp run
+--- Ends what still runs; nodes that cannot be stopped make the status 124.
+local function finish(status)
+  local stuck = service():close_all()
+  if status == 0 and stuck[1] then status = 124 end
+  core.flush()
+  leave(status)
+end
+
+-- ---------------------------------------------------------------- scripts
 
 --- The script's text as a function, or its error.
 local function load_script(path)
@@ -117,13 +125,26 @@ local function apply_settings(list)
 end
 
 local function take_flags()
-  local flags = require "lp.flags"
+  local flags, streams = require "lp.flags", {stdout = io.stdout, stderr = io.stderr}
   function flags.exit(status, text, stream)
-    io[stream]:write(text)
+    streams[stream]:write(text)
     core.flush()
     leave(status)
   end
 end
+
+--- Runs the script and launches the program it returns.
+local function start_program(parsed)
+  local returned = run_script(parsed)
+  if package.loaded["lp.flags"] then package.loaded["lp.flags"].finish() end
+  local ok, err = xpcall(launch_returned, core.handler, returned)
+  if not ok then
+    complain((tostring(err):gsub("^lp/main%.lua:%d+: ", ""))) -- no line of the user's
+    leave(1)
+  end
+end
+
+-- ---------------------------------------------------------------- lp run
 
 local commands = {}
 
@@ -136,14 +157,44 @@ function commands.run(parsed)
   defaults.resources = apply_settings(parsed.options.set)
   launch.baseline = require("lp.ship").snapshot()
   take_flags()
-  local returned = run_script(parsed)
-  if package.loaded["lp.flags"] then package.loaded["lp.flags"].finish() end
-  local ok, err = xpcall(launch_returned, core.handler, returned)
-  if not ok then
-    complain((tostring(err):gsub("^lp/main%.lua:%d+: ", ""))) -- no line of the user's
+  start_program(parsed)
+  return status_of(wait_for_all(launch.runs))
+end
+
+-- ---------------------------------------------------------------- lp graph
+
+--- What the script prints goes to stderr: stdout is for the graph.
+local function divert_output()
+  io.stdout = io.stderr
+  io.output(io.stderr)
+  function print(...) -- luacheck: ignore
+    local list = table.pack(...)
+    for i = 1, list.n do list[i] = tostring(list[i]) end
+    io.stderr:write(table.concat(list, "\t"), "\n")
+  end
+end
+
+--- Shows the program that was to be launched, and ends.
+local function show_graph(program, format, stdout)
+  local _, mistake = program:check()
+  if mistake then complain("warning: this program cannot be launched: " .. mistake) end
+  local ok, message = require("lp.graph").show(program, format, stdout)
+  if not ok then complain(message) end
+  finish(ok and 0 or 1)
+end
+
+function commands.graph(parsed)
+  local format, stdout = parsed.options.format or "text", io.stdout
+  local mistake = require("lp.graph").unavailable(format)
+  if mistake then
+    complain(mistake)
     leave(1)
   end
-  return status_of(wait_for_all(launch.runs))
+  require("lp.launch").intercept = function(program) show_graph(program, format, stdout) end
+  take_flags()
+  divert_output()
+  start_program(parsed) -- a program ends the command there, by the intercept
+  return 1
 end
 
 -- ---------------------------------------------------------------- the others
@@ -158,14 +209,6 @@ function commands.version()
 end
 
 -- ---------------------------------------------------------------- start
-
---- Ends what still runs; nodes that cannot be stopped make the status 124.
-local function finish(status)
-  local stuck = service():close_all()
-  if status == 0 and stuck[1] then status = 124 end
-  core.flush()
-  leave(status)
-end
 
 local function run_command()
   require "lp.require"
