@@ -218,4 +218,126 @@ describe("programs", function()
       assert.truthy(result.err:find("node driver/0 failed: .*/nowhere/table: No such file"), result.err)
     end)
   end)
+
+  describe("parameter_server", function()
+    --- The losses a run printed, by epoch.
+    local function losses(out)
+      local list = {}
+      for epoch, loss in out:gmatch("%[driver/0%] epoch +(%d+): loss ([%d.]+)\n") do
+        list[tonumber(epoch)] = tonumber(loss)
+      end
+      return list
+    end
+
+    both("learns asynchronously", function(launch)
+      local found = losses(succeed("parameter_server.lua", launch))
+      assert.equal(10, #found)
+      assert.truthy(found[0] > 1 and found[1] < found[0] / 10, found[1])
+      assert.truthy(found[10] < 0.001, found[10]) -- the noise of the samples is left
+    end)
+
+    both("learns in step, with the same numbers every time", function(launch)
+      local out = succeed("parameter_server.lua", launch, "--sync")
+      local found = losses(out)
+      assert.equal(10, #found)
+      for epoch = 1, 10 do assert.truthy(found[epoch] <= found[epoch - 1]) end
+      assert.truthy(found[10] < 0.001, found[10])
+      return out
+    end)
+
+    both("learns the same in step wherever the weights lie", function(launch)
+      local one = succeed("parameter_server.lua", launch, "--sync", "--servers=1")
+      for _, servers in ipairs {"--servers=5", "--servers=13"} do -- of 13 one has no weight
+        assert.equal(one, succeed("parameter_server.lua", launch, "--sync", servers))
+      end
+      return one
+    end)
+
+    both("learns with one worker, and the same with and without --sync", function(launch)
+      local out = succeed("parameter_server.lua", launch, "--workers=1", "--sync")
+      assert.equal(out, succeed("parameter_server.lua", launch, "--workers=1", "--nosync"))
+      return out
+    end)
+
+    it("refuses numbers that make no sense", function()
+      refused(2, "a worker, a server and a weight", "parameter_server.lua", "--workers=0")
+      refused(2, "a worker, a server and a weight", "parameter_server.lua", "--servers=-1")
+      refused(2, "expected an integer", "parameter_server.lua", "--workers=many")
+    end)
+  end)
+
+  describe("evolution_strategies", function()
+    for _, problem in ipairs {"sphere", "rastrigin"} do
+      both("finds where is least: " .. problem, function(launch)
+        local out = succeed("evolution_strategies.lua", launch, "--problem", problem)
+        local value = tonumber(out:match("generation 100: " .. problem .. " is ([%d.]+)\n$"))
+        assert.truthy(value and value < 0.01, out)
+        return out
+      end)
+    end
+
+    both("finds the same with any number of evaluators", function(launch)
+      local words = {"--problem=rastrigin", "--generations=20", "--candidates=20", "--seed=7"}
+      local out = succeed("evolution_strategies.lua", launch, "--evaluators=1", table.unpack(words))
+      for _, evaluators in ipairs {"--evaluators=3", "--evaluators=23"} do -- of 23 three have nothing to do
+        assert.equal(out, succeed("evolution_strategies.lua", launch, evaluators, table.unpack(words)))
+      end
+      return out
+    end)
+
+    it("finds its way by its seed", function()
+      assert.not_equal(succeed("evolution_strategies.lua", "--generations=1", "--seed=1"),
+                       succeed("evolution_strategies.lua", "--generations=1", "--seed=2"))
+    end)
+
+    it("refuses what it cannot do", function()
+      refused(2, "one of sphere, rastrigin", "evolution_strategies.lua", "--problem=cube")
+      refused(2, "an evaluator, a candidate and a dimension", "evolution_strategies.lua", "--evaluators=0")
+    end)
+  end)
+
+  describe("pipeline", function()
+    --- Checks that every stage had all items, and returns the most that waited.
+    local function waited(out, items)
+      local stages, most = 0, 0
+      for count, waiting in out:gmatch("%[stage%d/0%] (%d+) items, at most (%d+) waiting\n") do
+        assert.equal(items, tonumber(count))
+        stages, most = stages + 1, math.max(most, tonumber(waiting))
+      end
+      assert.equal(4, stages, out)
+      return most
+    end
+
+    both("hands on all items", function(launch)
+      assert.truthy(waited(succeed("pipeline.lua", launch, "--items=100"), 100) <= 4)
+    end)
+
+    both("holds no more than its places before a slow stage", function(launch)
+      local out = succeed("pipeline.lua", launch, "--items=40", "--places=1", "--pause=0.01")
+      assert.equal(1, waited(out, 40))
+    end)
+
+    both("needs no more memory for more items", function(launch)
+      -- 200 MB go through stages that may use 7 MB each.
+      assert.truthy(waited(succeed("pipeline.lua", launch, "--items=3000", "--pause=0"), 3000) <= 4)
+    end)
+
+    it("would be seen to need more, were its queues without bounds", function()
+      local text, count = read("programs/pipeline.lua"):gsub("lp%.Queue%(flags%.places%)", "lp.Queue()")
+      assert.equal(1, count)
+      local result = run("../" .. folder:gsub("^/", ("../"):rep(20)) .. "/" ..
+                         write("unbounded.lua", text):match("[^/]+$"))
+      assert.equal(1, result.status)
+      assert.truthy(result.err:find("node stage4/0 failed: .*memory"), result.err)
+    end)
+
+    both("ends with no items at all", function(launch)
+      assert.equal(0, waited(succeed("pipeline.lua", launch, "--items=0"), 0))
+    end)
+
+    it("refuses numbers that make no sense", function()
+      refused(2, "a place at least", "pipeline.lua", "--places=0")
+      refused(2, "8 bytes an item", "pipeline.lua", "--size=7")
+    end)
+  end)
 end)
