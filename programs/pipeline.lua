@@ -40,8 +40,13 @@ local function Stage(work, follower)
   return stage
 end
 
+-- When the program is stopped the source ends early; what is on its way is worked off.
 local function source(first)
-  for i = 1, flags.items do first:put(("%08d"):format(i) .. ("x"):rep(flags.size - 8)) end
+  local stop = lp.stop_event()
+  for i = 1, flags.items do
+    if stop:is_set() then break end
+    first:put(("%08d"):format(i) .. ("x"):rep(flags.size - 8))
+  end
   first:finish()
 end
 

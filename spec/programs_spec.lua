@@ -308,6 +308,14 @@ describe("programs", function()
       return most
     end
 
+    --- Runs the program with a piece of it replaced.
+    local function run_changed(pattern, replacement, ...)
+      local text, count = read("programs/pipeline.lua"):gsub(pattern, replacement)
+      assert.equal(1, count)
+      local path = write("changed.lua", text)
+      return run(("../"):rep(20) .. path:sub(2), ...)
+    end
+
     both("hands on all items", function(launch)
       assert.truthy(waited(succeed("pipeline.lua", launch, "--items=100"), 100) <= 4)
     end)
@@ -323,12 +331,18 @@ describe("programs", function()
     end)
 
     it("would be seen to need more, were its queues without bounds", function()
-      local text, count = read("programs/pipeline.lua"):gsub("lp%.Queue%(flags%.places%)", "lp.Queue()")
-      assert.equal(1, count)
-      local result = run("../" .. folder:gsub("^/", ("../"):rep(20)) .. "/" ..
-                         write("unbounded.lua", text):match("[^/]+$"))
+      local result = run_changed("lp%.Queue%(flags%.places%)", "lp.Queue()",
+                                 "--lp_termination_notice_secs=0.5")
       assert.equal(1, result.status)
-      assert.truthy(result.err:find("node stage4/0 failed: .*memory"), result.err)
+      assert.truthy(result.err:find("node stage%d/0 failed"), result.err)
+      assert.truthy(result.err:find("stage4/0", 1, true), result.err)
+    end)
+
+    both("works off what is on its way when it is stopped", function(launch)
+      local result = run_changed("if stop:is_set%(%)", "if i == 50 then lp.stop(); lp.wait_for_stop() end %0", launch)
+      assert.equal("", result.err)
+      assert.equal(0, result.status)
+      waited(result.out, 49)
     end)
 
     both("ends with no items at all", function(launch)
