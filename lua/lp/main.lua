@@ -34,9 +34,9 @@ end
 
 -- ---------------------------------------------------------------- scripts
 
---- The script's text as a function, or its error.
-local function load_script(path)
-  if path == "-" then return load(io.read("a"), "=stdin") end
+--- The text of a file, or of standard input; or leaves with status 2.
+local function read_script(path)
+  if path == "-" then return io.read("a") or "" end
   local file, err = io.open(path, "r")
   if not file then
     complain(("cannot open %s"):format(err))
@@ -48,8 +48,14 @@ local function load_script(path)
     complain(("cannot read %s: is it a folder?"):format(path))
     leave(2)
   end
+  return text
+end
+
+--- The script as a function, or its error. A first line for the shell is a comment.
+local function load_script(path)
+  local text = read_script(path)
   if text:sub(1, 1) == "#" then text = "--" .. text end
-  return load(text, "@" .. path)
+  return load(text, path == "-" and "=stdin" or "@" .. path)
 end
 
 local function print_error(err)

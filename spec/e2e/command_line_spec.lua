@@ -71,7 +71,9 @@ describe("the command", function()
   end)
 
   it("skips a first line for the shell", function()
-    support.run("#!/usr/bin/env -S lp run\n" .. HELLO):expect(0, "hello")
+    local script = "#!/usr/bin/env -S lp run\n" .. HELLO
+    support.run(script):expect(0, "hello")
+    support.start({"run", "-"}, {script = script, input = "<p.lua"}):finish():expect(0, "hello")
   end)
 
   it("gives the script its words and takes Launchpad's out", function()
