@@ -9,7 +9,7 @@
 -- and there as a set of lines, since nodes print at the same time.
 
 local lp = os.getenv "LP_COMMAND" or "build/release/lp"
-local pages = {"README.md", "docs/getting_started.md", "docs/lua.md"}
+local pages = {"README.md", "docs/getting_started.md", "docs/command_line.md", "docs/lua.md"}
 
 local root = io.popen("pwd"):read("l")
 if lp:sub(1, 1) ~= "/" then lp = root .. "/" .. lp end
@@ -150,6 +150,24 @@ describe("the page", function()
     end
     for line in text:gmatch("\n#+ ([^\n]*)") do
       for name in line:gmatch("`lp%.([%a_]+)") do assert.truthy(known[name], "unknown: lp." .. name) end
+    end
+  end)
+
+  it("docs/command_line.md has every command and option of the help, and every variable", function()
+    local text = read("docs/command_line.md")
+    local function has(word)
+      local found = text:find("`" .. word .. "`", 1, true) or text:find("`" .. word .. " ", 1, true)
+      assert.truthy(found, "missing: " .. word)
+    end
+    for command in shell("lp help"):gmatch("\n  (lp %a+)") do
+      has(command)
+      for line in shell(command:gsub("lp", "lp help")):gmatch("\n +(%-[^\n]*)") do
+        has(line:match("%-%-[%w_-]+"))
+      end
+    end
+    local uses = shell(("grep -rhoE 'getenv.?\"[A-Z_]+' '%s/engine' '%s/lua'"):format(root, root))
+    for variable in uses:gmatch('"([%u_]+)') do
+      if not variable:find("_$") and not variable:find("^LP_NODE_") then has(variable) end
     end
   end)
 
