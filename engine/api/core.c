@@ -180,14 +180,19 @@ static void keep(lua_State *L, int index, int *place) {
   *place = luaL_ref(L, LUA_REGISTRYINDEX);
 }
 
+static void keep_served(lua_State *L, rpc *rpc) {
+  keep(L, 1, &rpc->instance);
+  keep(L, 2, &rpc->constructor);
+  rpc->constructor_address = lua_topointer(L, 2);
+  keep(L, 3, &rpc->expose);
+}
+
 /* serve(instance, constructor or nil, set of exposed names or nil, what was bound or nil): calls
  * are answered from now on. */
 static int core_serve(lua_State *L) {
   rpc *rpc = rpc_of(L);
   lua_settop(L, 4);
-  keep(L, 1, &rpc->instance);
-  keep(L, 2, &rpc->constructor);
-  keep(L, 3, &rpc->expose);
+  keep_served(L, rpc);
   keep(L, 4, &rpc->bound);
   atomic_store(&rpc->node->state, NODE_SERVING);
   server_open(L, rpc);
@@ -216,9 +221,7 @@ static int core_methods(lua_State *L) {
   rpc *rpc = rpc_of(L);
   if (lua_gettop(L) > 0) {
     lua_settop(L, 3);
-    keep(L, 1, &rpc->instance);
-    keep(L, 2, &rpc->constructor);
-    keep(L, 3, &rpc->expose);
+    keep_served(L, rpc);
   }
   methods_list(L, rpc);
   return 1;

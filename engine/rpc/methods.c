@@ -28,38 +28,32 @@ static bool is_standard(lua_State *L, const rpc *rpc) {
   return false;
 }
 
-/* Replaces the object on top by the table its metatable's __index leads to. */
-static bool next_in_chain(lua_State *L) {
-  if (!lua_getmetatable(L, -1)) {
-    lua_pop(L, 1);
-    return false;
-  }
+/* Pushes the table that the __index of the metatable of the object on top leads to. */
+static bool next_in_chain(lua_State *L, const rpc *rpc) {
+  if (!lua_getmetatable(L, -1)) return false;
   lua_pushliteral(L, "__index");
-  lua_rawget(L, -2);
-  lua_replace(L, -3);
-  lua_pop(L, 1);
-  if (lua_type(L, -1) == LUA_TTABLE && !is_standard(L, rpc_of(L))) return true;
-  lua_pop(L, 1);
-  return false;
+  return lua_rawget(L, -2) == LUA_TTABLE && !is_standard(L, rpc);
 }
 
 enum { CHAIN_LIMIT = 100 };
 
-/* Pushes the function found raw under the key on top along the chain of `object`. */
-static bool find_raw(lua_State *L, int object, int key) {
-  lua_pushvalue(L, object);
+/* Puts the function found raw under the key at `key` along the chain of the object behind it,
+ * at the top, in the key's place. Leaves what it likes above the object. */
+static bool find_raw(lua_State *L, const rpc *rpc, int key) {
+  int object = key + 1;
   for (int i = 0; i < CHAIN_LIMIT; i++) {
     if (lua_type(L, -1) == LUA_TTABLE) {
       lua_pushvalue(L, key);
       if (lua_rawget(L, -2) == LUA_TFUNCTION) {
-        lua_remove(L, -2);
+        lua_replace(L, key);
         return true;
       }
       lua_pop(L, 1);
     }
-    if (!next_in_chain(L)) return false;
+    if (!next_in_chain(L, rpc)) return false;
+    lua_replace(L, object + 1); /* its place on the stack, however long the chain is */
+    lua_settop(L, object + 1);
   }
-  lua_pop(L, 1);
   return false;
 }
 
@@ -71,12 +65,9 @@ static bool is_hidden(const char *name, size_t length) {
   return false;
 }
 
-static bool is_constructor(lua_State *L, const rpc *rpc) {
-  if (rpc->constructor == LUA_NOREF) return false;
-  lua_rawgeti(L, LUA_REGISTRYINDEX, rpc->constructor);
-  bool same = lua_rawequal(L, -1, -2);
-  lua_pop(L, 1);
-  return same;
+/* Is the value at `index` what made the instance? */
+static bool is_constructor(lua_State *L, const rpc *rpc, int index) {
+  return rpc->constructor_address && lua_topointer(L, index) == rpc->constructor_address;
 }
 
 /* With options{expose=}: is the name on top among them? */
@@ -101,7 +92,7 @@ static int call_self(lua_State *L) {
   return lua_gettop(L);
 }
 
-/* client(...) runs what makes the instance callable. */
+/* client(...) runs what makes the instance at `object` callable; it is pushed. */
 static bool find_call(lua_State *L, int object) {
   if (lua_isfunction(L, object)) {
     lua_pushcfunction(L, call_self);
@@ -110,6 +101,13 @@ static bool find_call(lua_State *L, int object) {
   if (luaL_getmetafield(L, object, "__call") == LUA_TFUNCTION) return true;
   lua_settop(L, object);
   return false;
+}
+
+/* The same for methods_find: in the place of the name. */
+static bool find_callable(lua_State *L, int key) {
+  if (!find_call(L, key + 1)) return false;
+  lua_replace(L, key);
+  return true;
 }
 
 static int answer_methods(lua_State *L) {
@@ -151,27 +149,20 @@ bool methods_find(lua_State *L, rpc *rpc, const char *method, size_t length) {
   if (find_reserved(L, method, length)) return true;
   if (rpc->bound != LUA_NOREF) return find_bound(L, rpc, method, length);
   if (rpc->instance == LUA_NOREF) return false;
-  lua_rawgeti(L, LUA_REGISTRYINDEX, rpc->instance);
-  int object = lua_gettop(L);
   lua_pushlstring(L, method, length);
-  int key = object + 1;
+  int key = lua_gettop(L); /* the function takes its place */
+  lua_rawgeti(L, LUA_REGISTRYINDEX, rpc->instance);
   bool found;
   if (rpc->expose != LUA_NOREF && !is_chosen(L, rpc, key)) {
     found = false;
   } else if (length == 6 && memcmp(method, "__call", 6) == 0) {
-    found = find_call(L, object) && !is_constructor(L, rpc);
+    found = find_callable(L, key) && !is_constructor(L, rpc, key);
   } else {
-    found = (rpc->expose != LUA_NOREF || !is_hidden(method, length)) && find_raw(L, object, key) &&
-            (rpc->expose != LUA_NOREF || !is_constructor(L, rpc));
+    found = (rpc->expose != LUA_NOREF || !is_hidden(method, length)) && find_raw(L, rpc, key) &&
+            (rpc->expose != LUA_NOREF || !is_constructor(L, rpc, key));
   }
-  if (!found) {
-    lua_settop(L, object - 1);
-    return false;
-  }
-  lua_replace(L, key); /* the function over the name */
-  lua_pushvalue(L, object);
-  lua_remove(L, object);
-  return true;
+  lua_settop(L, found ? key + 1 : key - 1);
+  return found;
 }
 
 /* Adds the names of functions in the table on top to the set at `set`. */
@@ -180,7 +171,7 @@ static void collect(lua_State *L, rpc *rpc, int set) {
     if (lua_type(L, -2) != LUA_TSTRING || !lua_isfunction(L, -1)) continue;
     size_t length;
     const char *name = lua_tolstring(L, -2, &length);
-    if (is_hidden(name, length) || is_constructor(L, rpc)) continue;
+    if (is_hidden(name, length) || is_constructor(L, rpc, -1)) continue;
     lua_pushvalue(L, -2);
     lua_pushboolean(L, 1);
     lua_rawset(L, set);
@@ -189,14 +180,16 @@ static void collect(lua_State *L, rpc *rpc, int set) {
 
 static void collect_chain(lua_State *L, rpc *rpc, int set) {
   lua_rawgeti(L, LUA_REGISTRYINDEX, rpc->instance);
-  if (find_call(L, set + 1) && !is_constructor(L, rpc)) {
+  if (find_call(L, set + 1) && !is_constructor(L, rpc, -1)) {
     lua_pushboolean(L, 1);
     lua_setfield(L, set, "__call");
   }
   lua_settop(L, set + 1);
   for (int i = 0; i < CHAIN_LIMIT; i++) {
     if (lua_type(L, -1) == LUA_TTABLE) collect(L, rpc, set);
-    if (!next_in_chain(L)) return;
+    if (!next_in_chain(L, rpc)) return;
+    lua_replace(L, set + 1);
+    lua_settop(L, set + 1);
   }
 }
 
