@@ -339,7 +339,12 @@ static int take_frames(lua_State *L) {
 }
 
 static void peer_receive(peer *peer, const uint8_t *data, size_t length, bool stored) {
-  arrival arrival = {.peer = peer, .data = data, .length = length, .stored = stored};
+  arrival arrival; /* not cleared: its text costs more than a small frame */
+  arrival.peer = peer;
+  arrival.data = data;
+  arrival.length = length;
+  arrival.stored = stored;
+  arrival.status = LP_OK;
   peer_ref(peer);
   /* Only memory can have run out; the frames behind the one that met it are lost. */
   if (!node_enter(peer->rpc->node, take_frames, &arrival, &arrival.fault)) {

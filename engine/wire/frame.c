@@ -15,19 +15,23 @@ static size_t at_hand(const cursor *c) {
   return (size_t)(c->end - c->at);
 }
 
-static bool refuse(cursor *c, const char *what) {
+__attribute__((cold, noinline)) static void report(const cursor *c, const char *what) {
   fault_set(c->why, LP_INVALID_ARGUMENT, "not a frame: %s at offset %zu", what,
             (size_t)(c->at - c->begin));
+}
+
+/* Always false, and here for the compiler to see it. */
+static inline bool refuse(const cursor *c, const char *what) {
+  report(c, what);
   return false;
 }
 
 /* Passes the head of the next value. */
-static bool next(cursor *c, token *t) {
-  switch (token_read(c->at, at_hand(c), t)) {
-    case TOKEN_READ: c->at += t->head; return true;
-    case TOKEN_SHORT: return refuse(c, "truncated");
-    default: return refuse(c, "invalid byte c1");
-  }
+static inline bool next(cursor *c, token *t) {
+  token_state state = token_read(c->at, at_hand(c), t);
+  if (state != TOKEN_READ) return refuse(c, state == TOKEN_SHORT ? "truncated" : "invalid byte c1");
+  c->at += t->head;
+  return true;
 }
 
 /* Passes one complete value, whatever is nested in it. */
