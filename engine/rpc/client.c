@@ -275,12 +275,13 @@ static int make_method(lua_State *L) {
   return 1;
 }
 
+/* The methods come first: for them nothing needs to be known about the client. */
 static int client_index(lua_State *L) {
-  client *client = client_check(L, 1);
   lua_settop(L, 2);
   lua_pushvalue(L, 2);
   if (lua_rawget(L, lua_upvalueindex(1)) == LUA_TFUNCTION) return 1;
   lua_pop(L, 1);
+  client *client = client_check(L, 1);
   const char *name = luaL_checkstring(L, 2);
   if (client->mode == MODE_CALL && strcmp(name, "futures") == 0)
     return push_proxy(L, UV_FUTURES, MODE_FUTURES);

@@ -1,5 +1,6 @@
-/* See task.h. A task's stack between runs holds, from the bottom: the base, the function
- * and its arguments (before the first resume), or whatever its frames hold (waiting). */
+/* See task.h. A task's stack between runs holds, from the bottom: the base and its message
+ * handler, the function and its arguments (before the first resume), or whatever its frames
+ * hold (waiting). */
 #include "runtime/task.h"
 
 #include <lauxlib.h>
@@ -92,6 +93,7 @@ task *task_new(lua_State *L, const task_kind *kind, void *context) {
   node->task_count++;
   coroutine_tag(made->co, true);
   lua_pushcfunction(made->co, task_base);
+  lua_pushcfunction(made->co, failure_handler);
   return made;
 }
 
@@ -133,7 +135,7 @@ void task_discard(task *task) {
 }
 
 void task_start(task *task, int nargs) {
-  task->nargs = nargs + 1;
+  task->nargs = nargs + 2; /* of the base */
   task->state = TASK_READY;
   list_push(&task->node->ready, &task->link);
   node_ready(task->node);
@@ -160,8 +162,6 @@ static int task_base_end(lua_State *L, int status, lua_KContext context) {
 }
 
 static int task_base(lua_State *L) {
-  lua_pushcfunction(L, failure_handler);
-  lua_insert(L, 1);
   int status = lua_pcallk(L, lua_gettop(L) - 2, LUA_MULTRET, 1, 0, task_base_end);
   return task_base_end(L, status, 0);
 }
