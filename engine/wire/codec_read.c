@@ -93,11 +93,16 @@ static bool charge(reader *r, uint64_t bytes) {
 
 /* Passes the head of the next value. */
 static inline bool next(reader *r, token *t) {
-  switch (token_read(r->at, at_hand(r), t)) {
-    case TOKEN_READ: r->at += t->head; return true;
-    case TOKEN_SHORT: return truncated(r, r->at, t->head);
-    default: return refuse(r, r->at, "invalid byte c1");
+  token_state state = token_read(r->at, at_hand(r), t);
+  if (state == TOKEN_READ) {
+    r->at += t->head;
+    return true;
   }
+  if (state == TOKEN_SHORT)
+    truncated(r, r->at, t->head);
+  else
+    refuse(r, r->at, "invalid byte c1");
+  return false; /* and not what those return, for the compiler to see it */
 }
 
 /* Passes `length` bytes of payload; NULL when they are not all there. */
@@ -315,6 +320,7 @@ static bool read_ext(reader *r, const token *t) {
 
 static bool read_value(reader *r) {
   token t;
+  t.ext_type = 0; /* set for extensions only, which compilers do not see */
   if (!next(r, &t)) return false;
   switch (t.kind) {
     case TOKEN_NIL: lua_pushnil(r->L); return true;

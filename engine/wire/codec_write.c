@@ -84,11 +84,23 @@ static bool shift(writer *w, size_t from, size_t bytes) {
 
 /* ---- scalars ---------------------------------------------------------------- */
 
+/* A string so long that the heads of text and bytes have the same length. */
+static void put_long_string(writer *w, const char *bytes, size_t length) {
+  uint8_t *head = w->at;
+  w->at = token_put_str(head, (uint32_t)length);
+  if (!text_copy(w->at, bytes, length)) token_put_bin(head, (uint32_t)length);
+  w->at += length;
+}
+
 static bool write_string(writer *w, int index) {
   size_t length;
   const char *bytes = lua_tolstring(w->L, index, &length);
   if (length > w->limit) return too_large(w, offset(w) - w->start + length);
   if (!room(w, length + TOKEN_HEAD_MAX)) return false;
+  if (length > UINT16_MAX) {
+    put_long_string(w, bytes, length);
+    return true;
+  }
   w->at = text_is_utf8(bytes, length) ? token_put_str(w->at, (uint32_t)length)
                                       : token_put_bin(w->at, (uint32_t)length);
   memcpy(w->at, bytes, length);

@@ -9,9 +9,10 @@
 #include "wire/token.h"
 
 enum {
-  HEAD_BYTES = 64,         /* of an oversize frame, shown to its callback */
-  SPACE_LEAST = 16 * 1024, /* below this a direct read is not worth it */
-  SPACE_FIRST = 256 * 1024 /* room made at once; then as much again as has come */
+  HEAD_BYTES = 64,          /* of an oversize frame, shown to its callback */
+  SPACE_LEAST = 16 * 1024,  /* below this a direct read is not worth it */
+  SPACE_FIRST = 256 * 1024, /* room made at once for what has been announced, */
+  SPACE_FACTOR = 4          /* and so many times of what has come */
 };
 
 typedef struct feed {
@@ -115,6 +116,14 @@ static bool finish_wrapped(feed *f) {
   return true;
 }
 
+/* Room for a frame of which `come` bytes are here: for all of it if that is not far more. Not
+ * for whatever was announced: a peer pays for memory with bytes it has sent. */
+static bool make_room(buffer *partial, uint64_t needed, size_t come) {
+  uint64_t paid = SPACE_FIRST + (uint64_t)come * SPACE_FACTOR;
+  size_t wanted = (size_t)(needed < paid ? needed : paid);
+  return wanted <= partial->length || buffer_reserve(partial, wanted - partial->length);
+}
+
 /* Goes on with the frame in `partial`. */
 static bool continue_wrapped(feed *f) {
   frame_splitter *splitter = f->splitter;
@@ -125,6 +134,8 @@ static bool continue_wrapped(feed *f) {
     if (partial->length < FRAME_PREFIX) return true;
     if (!read_prefix(f, partial->data, &length)) return false;
     splitter->needed = collected(splitter, length);
+    /* Without memory for all of it there may be some for what has come: `keep` sees. */
+    make_room(partial, splitter->needed, partial->length + f->length);
   }
   if (!keep(f, (size_t)splitter->needed - partial->length)) return false;
   return partial->length < splitter->needed || finish_wrapped(f);
@@ -282,9 +293,7 @@ uint8_t *frame_splitter_space(frame_splitter *splitter, size_t *size) {
   buffer *partial = &splitter->partial;
   size_t wanted = outstanding(splitter);
   if (wanted < SPACE_LEAST) return NULL;
-  /* Not the announced size at once: a peer pays for memory with bytes it has sent. */
-  wanted = smaller(wanted, SPACE_FIRST + partial->length);
-  if (!buffer_reserve(partial, wanted)) return NULL;
+  if (!make_room(partial, partial->length + (uint64_t)wanted, partial->length)) return NULL;
   *size = smaller(outstanding(splitter), partial->capacity - partial->length);
   return partial->data + partial->length;
 }

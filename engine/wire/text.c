@@ -5,17 +5,17 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { QUOTED_BYTES = 40, NAME_BYTES = 40 };
+enum { QUOTED_BYTES = 40, NAME_BYTES = 40, PIECE_BYTES = 8192 };
+#define HIGH_BITS UINT64_C(0x8080808080808080) /* set in a word with a byte beyond ASCII */
 
 /* Length of the ASCII run at the start, up to 31 bytes less than it is. Bulk strings
  * spend their time here, hence four words at a time. */
 static size_t ascii_run(const uint8_t *at, size_t length) {
-  const uint64_t high_bits = 0x8080808080808080u;
   size_t passed = 0;
   for (; length - passed >= 32; passed += 32) {
     uint64_t words[4];
     memcpy(words, at + passed, 32);
-    if ((words[0] | words[1] | words[2] | words[3]) & high_bits) break;
+    if ((words[0] | words[1] | words[2] | words[3]) & HIGH_BITS) break;
   }
   return passed;
 }
@@ -52,6 +52,33 @@ bool text_is_utf8(const char *bytes, size_t length) {
       passed += ascii_run(at + passed, length - passed);
   }
   return true;
+}
+
+/* Two words at once, which every processor of today has an instruction for. */
+typedef uint64_t words __attribute__((vector_size(16)));
+
+static inline words load_words(const char *at) {
+  words loaded;
+  memcpy(&loaded, at, sizeof loaded);
+  return loaded;
+}
+
+/* Are the PIECE_BYTES at `at` all ASCII? Looks at every one of them, whatever comes. */
+static bool piece_is_ascii(const char *at) {
+  words all = {0, 0};
+  for (const char *end = at + PIECE_BYTES; at < end; at += 64)
+    all |= load_words(at) | load_words(at + 16) | load_words(at + 32) | load_words(at + 48);
+  return !((all[0] | all[1]) & HIGH_BITS);
+}
+
+bool text_copy(void *to, const char *bytes, size_t length) {
+  size_t passed = 0;
+  while (length - passed >= PIECE_BYTES && piece_is_ascii(bytes + passed)) {
+    memcpy((char *)to + passed, bytes + passed, PIECE_BYTES);
+    passed += PIECE_BYTES;
+  }
+  memcpy((char *)to + passed, bytes + passed, length - passed);
+  return text_is_utf8(bytes + passed, length - passed);
 }
 
 static size_t quote_character(char *out, const uint8_t *at, size_t step) {

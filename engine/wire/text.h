@@ -7,6 +7,9 @@
 
 /* True for well-formed UTF-8 (no overlong forms, no surrogates, at most U+10FFFF). */
 bool text_is_utf8(const char *bytes, size_t length);
+/* Copies `length` bytes and tells the same about them. For long ones: they are looked at and
+ * copied piece by piece, while a piece is in the processor's cache. */
+bool text_copy(void *to, const char *bytes, size_t length);
 
 /* Writes `"bytes"` for a person: controls and malformed bytes as \xHH, cut with "…"
  * after about 40 bytes. Always terminated; at most TEXT_QUOTED bytes with the end. */
