@@ -244,6 +244,7 @@ host *host_new(const host_options *options, fault *fault) {
   made->engine.spin_ns = SPIN_NS;
   made->engine.owner = made;
   made->engine.on_event = on_event;
+  made->engine.on_child = options->on_child;
   made->events = LUA_NOREF;
   list_init(&made->loops);
   list_init(&made->nodes);

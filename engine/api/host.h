@@ -13,11 +13,12 @@
 typedef struct host host;
 
 typedef struct host_options {
-  boot service;       /* the policy's module and entry */
-  lua_CFunction open; /* adds to the service's lp.core, as in node_request; or NULL */
-  bool colour;        /* of prefixes */
-  bool bare;          /* no prefixes at all: another process adds them */
-  int signal_fd;      /* non-blocking; each byte is a signal number for the policy; -1: none */
+  boot service;                     /* the policy's module and entry */
+  lua_CFunction open;               /* adds to the service's lp.core, as in node_request; or NULL */
+  bool colour;                      /* of prefixes */
+  bool bare;                        /* no prefixes at all: another process adds them */
+  void (*on_child)(engine *engine); /* as in engine; or NULL */
+  int signal_fd; /* non-blocking; each byte is a signal number for the policy; -1: none */
 } host_options;
 
 /* Makes the engine and its service loop, which its creator then either starts a thread for

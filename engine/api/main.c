@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <lauxlib.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -15,6 +16,7 @@
 #include "api/host.h"
 #include "base/clock.h"
 #include "process/descendants.h"
+#include "process/guard.h"
 #include "runtime/interrupt.h"
 
 /* The command's own, not the library's: its words, and the status it will exit with. */
@@ -24,7 +26,10 @@ static struct {
   atomic_int status; /* -1: not decided yet */
   bool quit;         /* node process: the policy is done */
   int signals[2];    /* pipe of signal numbers, written by the handler */
-} command = {.status = -1, .signals = {-1, -1}};
+  pthread_mutex_t lock;
+  guard guard;  /* this and the next are under the lock */
+  bool leaving; /* no guard any more */
+} command = {.status = -1, .signals = {-1, -1}, .lock = PTHREAD_MUTEX_INITIALIZER};
 
 static void on_signal(int number) {
   int saved = errno;
@@ -45,6 +50,23 @@ static bool take_signals(void) {
   return true;
 }
 
+/* Most programs start nothing, and need no guard. */
+static void on_child(engine *engine) {
+  (void)engine;
+  pthread_mutex_lock(&command.lock);
+  if (!command.guard.pid && !command.leaving) guard_start(&command.guard);
+  pthread_mutex_unlock(&command.lock);
+}
+
+/* What we have started ends with us. */
+static void end_children(void) {
+  pthread_mutex_lock(&command.lock);
+  command.leaving = true; /* nodes that could not be stopped may start more */
+  guard_stop(&command.guard);
+  pthread_mutex_unlock(&command.lock);
+  descendants_kill();
+}
+
 /* status(number): what the process exits with */
 static int command_status(lua_State *L) {
   command.status = (int)luaL_checkinteger(L, 1);
@@ -61,7 +83,7 @@ static int command_quit(lua_State *L) {
  * function that does not return. */
 static int command_abandon(lua_State *L) {
   (void)L;
-  descendants_kill();
+  end_children();
   _exit(command.status);
 }
 
@@ -112,7 +134,7 @@ static void flush_now(FILE *stream) {
  * without a word to them, is safe. */
 static int leave(host *host) {
   int status = command.status < 0 ? 1 : command.status;
-  descendants_kill();
+  end_children();
   flush_now(stdout);
   flush_now(stderr);
   if (!host_free(host)) _exit(status);
@@ -125,6 +147,7 @@ static int run_command(void) {
   host_options options = {.service = {"lp.service", "boot", "", 0},
                           .colour = wants_colour(),
                           .signal_fd = command.signals[0],
+                          .on_child = on_child,
                           .open = open_command};
   host *host = host_new(&options, &fault);
   if (!host) return complain(&fault);
@@ -174,6 +197,8 @@ int main(int argc, char **argv) {
     return 1;
   }
   if (argc == 2 && strcmp(argv[1], "--node") == 0) return run_node_process();
+  if (argc == 4 && strcmp(argv[1], "--guard") == 0) return guard_main(argv[2], argv[3]);
+  guard_prepare();
   descendants_adopt();
   return run_command();
 }

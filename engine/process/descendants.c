@@ -54,7 +54,6 @@ static void collect(buffer *found) {
 }
 
 static bool is_ours(const relative *list, size_t count, pid_t pid) {
-  if (pid == getpid()) return true;
   for (size_t i = 0; i < count; i++)
     if (list[i].pid == pid) return list[i].ours;
   return false;
@@ -68,6 +67,14 @@ static bool spread(relative *list, size_t count) {
     more = list[i].ours = true;
   }
   return more;
+}
+
+/* Kills those of the group that are marked or descend from one that is. */
+static void kill_marked(relative *list, size_t count, pid_t group) {
+  while (spread(list, count)) continue;
+  for (size_t i = 0; i < count; i++)
+    if (list[i].ours && list[i].group == group && list[i].pid != getpid())
+      kill(list[i].pid, SIGKILL);
 }
 
 static bool has_children(void) {
@@ -85,9 +92,36 @@ void descendants_kill(void) {
   collect(&found);
   relative *list = (relative *)(void *)found.data;
   size_t count = found.length / sizeof *list;
-  pid_t group = getpgrp();
-  while (spread(list, count)) continue;
+  for (size_t i = 0; i < count; i++) list[i].ours = list[i].pid == getpid();
+  kill_marked(list, count, getpgrp());
+  buffer_fini(&found);
+}
+
+/* Was the process started with `mark` in its environment? */
+static bool carries(pid_t pid, const char *mark, buffer *scratch) {
+  char path[64];
+  snprintf(path, sizeof path, "/proc/%ld/environ", (long)pid);
+  int file = open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return false;
+  ssize_t length = 1;
+  scratch->length = 0;
+  while (length > 0 && buffer_reserve(scratch, 4096)) {
+    length = read(file, scratch->data + scratch->length, 4096);
+    if (length > 0) scratch->length += (size_t)length;
+  }
+  close(file);
+  /* With its end, so that no longer word is taken for it. */
+  return memmem(scratch->data, scratch->length, mark, strlen(mark) + 1) != NULL;
+}
+
+void descendants_kill_marked(const char *mark, pid_t group) {
+  buffer found = {0}, scratch = {0};
+  collect(&found);
+  relative *list = (relative *)(void *)found.data;
+  size_t count = found.length / sizeof *list;
   for (size_t i = 0; i < count; i++)
-    if (list[i].ours && list[i].group == group) kill(list[i].pid, SIGKILL);
+    list[i].ours = list[i].group == group && carries(list[i].pid, mark, &scratch);
+  kill_marked(list, count, group);
+  buffer_fini(&scratch);
   buffer_fini(&found);
 }

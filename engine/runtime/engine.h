@@ -39,6 +39,8 @@ typedef struct engine {
   /* Called on the service thread with each event, which is freed afterwards. */
   void (*on_event)(struct engine *engine, const event *event);
   void *owner;
+  /* Called by any thread before a node starts a program (io.popen, os.execute); or NULL. */
+  void (*on_child)(struct engine *engine);
   pthread_mutex_t lock; /* guards the directory */
   entry *buckets[ENGINE_BUCKETS];
   atomic_uint_fast64_t next_id;

@@ -166,11 +166,10 @@ support.placements(describe, "a program", function(launch_type)
   end)
 
   it("is gone within two seconds of its launcher's kill -9", function()
-    local nodes = launch_type == "local_mp" and {COMPUTING, SHELL, POPEN, SERVER} or {COMPUTING, SERVER}
-    local command = start(nodes)
+    local command = start {COMPUTING, SHELL, POPEN, SERVER}
     command:wait_for "computing"
     command:wait_for "serving"
-    if launch_type == "local_mp" then command:wait_for("shell"):wait_for("started") end
+    command:wait_for("shell"):wait_for "started"
     command:signal "KILL"
     command:wait_gone(2)
     if launch_type == "local_mt" then
