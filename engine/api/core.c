@@ -205,6 +205,13 @@ static int core_unserve(lua_State *L) {
   return 0;
 }
 
+/* settle(): the node has started; what that left behind is collected as soon as the node has
+ * nothing to do. */
+static int core_settle(lua_State *L) {
+  rpc_of(L)->settling = true;
+  return 0;
+}
+
 /* limits(handlers at once or nil, calls waiting or nil, set of priority methods or nil) */
 static int core_limits(lua_State *L) {
   rpc *rpc = rpc_of(L);
@@ -395,6 +402,7 @@ static const luaL_Reg core_functions[] = {
     {"stopping", core_stopping},
     {"context", core_context},
     {"serve", core_serve},
+    {"settle", core_settle},
     {"unserve", core_unserve},
     {"limits", core_limits},
     {"methods", core_methods},

@@ -280,11 +280,12 @@ static int collect(lua_State *L) {
 /* A future that holds an error nobody has looked at fails the node when it is collected
  * (future_gc). Who is idle for long would not see that for long, so it is collected now. So
  * is what a node has left behind that met its memory limit: Lua would wait for twice that
- * much, and library functions that build strings do not collect before they give up. */
+ * much, and library functions that build strings do not collect before they give up. And
+ * what it took to start, which is as much as most nodes ever have. */
 static void rpc_on_idle(node *node) {
   rpc *rpc = node->upper;
-  if (!rpc || (!rpc->look_for_lost && !node->starved)) return;
-  rpc->look_for_lost = node->starved = false;
+  if (!rpc || (!rpc->look_for_lost && !node->starved && !rpc->settling)) return;
+  rpc->look_for_lost = node->starved = rpc->settling = false;
   node_enter(node, collect, NULL, NULL);
 }
 

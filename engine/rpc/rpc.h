@@ -45,6 +45,7 @@ typedef struct rpc {
   bool stop_asked;    /* perhaps before on_stop was known */
   uint64_t expired;   /* requests whose time was over before they ran */
   bool look_for_lost; /* a spawned task failed: see whether anybody holds its future */
+  bool settling;      /* it has just started and has left garbage */
   list listeners;     /* by listening.link */
 } rpc;
 

@@ -2,15 +2,19 @@
 -- @module lp.lifecycle
 
 local core = require "lp.core"
-local sync = require "lp.sync"
 
 local lifecycle = {}
 
--- The engine's mark is set at once, even while this node computes; the event is for those
--- who wait.
-local event = sync.probed_event(core.stopping)
+local event
 local handlers, told = {}, false
 local at_stop = false
+
+--- The engine's mark is set at once, even while this node computes; the event is for those
+-- who wait, and made for the first of them: most nodes have none.
+local function the_event()
+  event = event or require("lp.sync").probed_event(core.stopping)
+  return event
+end
 
 local function in_node(what)
   if not core.context().node then error(what .. ": only a node of a running program can", 3) end
@@ -32,12 +36,12 @@ end
 -- @number[opt] timeout seconds; 0 looks only
 -- @treturn boolean true: it stops; false: the time is over
 function lifecycle.wait_for_stop(timeout)
-  return event:wait(timeout)
+  return the_event():wait(timeout)
 end
 
 --- The event that is set when the program stops.
 function lifecycle.stop_event()
-  return event
+  return the_event()
 end
 
 --- Has `fn` called when the program stops: once, in the order registered, each in a task
@@ -69,7 +73,7 @@ end
 
 --- Called by the engine in a task of its own when the program stops.
 function lifecycle.stopped()
-  event:set()
+  if event then event:set() end
   run_handlers()
   if at_stop then core.finish() end
 end

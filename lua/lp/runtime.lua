@@ -114,10 +114,17 @@ local function serve(spec, instance, ctor)
   warn_of_shadowed()
 end
 
+--- What was only needed to get here is let go of: this module, and what it has made.
+local function settle()
+  package.loaded["lp.runtime"] = nil
+  core.settle()
+end
+
 --- Nodes with an object: construct it, serve, run.
 local function run_object(spec, ctor, args)
   local instance = require("lp.construct").instance(ctor, args)
   package.loaded["lp.construct"] = nil
+  settle()
   local run = spec.run_enabled and
               (type(instance) == "userdata" and instance.run or find_method(instance, "run"))
   if spec.serves then
@@ -134,6 +141,7 @@ local function run_object(spec, ctor, args)
 end
 
 local function run_function(fn, args)
+  settle()
   fn(table.unpack(args, 1, args.n))
   core.finish()
 end
