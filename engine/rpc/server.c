@@ -329,7 +329,7 @@ static bool start_call(lua_State *L, peer *peer, const frame *frame, int first, 
 
 /* A call's values are decoded here and moved to its task, which exists only when they are
  * complete: what raises on the way (memory, an unpack function) leaves nothing behind. */
-static void dispatch(lua_State *L, peer *peer, const frame *frame, int64_t due) {
+static void dispatch_plain(lua_State *L, peer *peer, const frame *frame, int64_t due) {
   rpc *rpc = peer->rpc;
   char text[FAULT_TEXT];
   int first = lua_gettop(L) + 1;
@@ -346,6 +346,38 @@ static void dispatch(lua_State *L, peer *peer, const frame *frame, int64_t due) 
   else if (!start_call(L, peer, frame, first, due))
     refuse(L, peer, frame, LP_RESOURCE_EXHAUSTED, "out of memory");
   lua_settop(L, first - 1);
+}
+
+typedef struct arrived {
+  peer *peer;
+  const frame *frame;
+  int64_t due;
+} arrived;
+
+static int dispatch_arrived(lua_State *L) {
+  const arrived *call = lua_touserdata(L, 1);
+  dispatch_plain(L, call->peer, call->frame, call->due);
+  return 0;
+}
+
+/* Where memory is bounded its end is to be expected, and must not cost the link with all other
+ * calls on it. Elsewhere the machine is out of memory; calls are not slowed down for that. */
+static void dispatch(lua_State *L, peer *peer, const frame *frame, int64_t due) {
+  const node *node = peer->rpc->node;
+  if (!node->memory_limit) {
+    dispatch_plain(L, peer, frame, due);
+    return;
+  }
+  arrived call = {.peer = peer, .frame = frame, .due = due};
+  lua_pushcfunction(L, dispatch_arrived);
+  lua_pushlightuserdata(L, &call);
+  int status = lua_pcall(L, 1, 0, 0);
+  if (status == LUA_OK) return;
+  if (status != LUA_ERRMEM) lua_error(L);
+  lua_pop(L, 1);
+  char text[FAULT_TEXT];
+  snprintf(text, sizeof text, "node %s has no memory for the call (its memory_limit)", node->name);
+  refuse(L, peer, frame, LP_RESOURCE_EXHAUSTED, text);
 }
 
 /* Is the method one of those that answer whatever the limits say? */

@@ -39,6 +39,22 @@ function Worker:eat(bytes)
   return #list
 end
 
+function Worker:keep(value)
+  self.kept = self.kept or {}
+  table.insert(self.kept, value)
+end
+
+function Worker:forget()
+  self.kept = nil
+  self.open:set()
+end
+
+function Worker:wait_for_open()
+  self.open = self.open or lp.Event()
+  self.open:wait()
+  return "opened"
+end
+
 support.each(describe, "nodes that compute", function(place)
   it("do not keep others of their loop from answering", function()
     place(function(program)
@@ -94,6 +110,26 @@ support.each(describe, "a memory limit", function(place)
       assert.equal("resource_exhausted", err.code)
       assert.equal("pong", small:ping())
       assert.equal(16, small:eat(1 << 20))
+    end)
+  end)
+
+  it("failed all calls of the link when one brought too much", function()
+    place(function(program)
+      return program:add_node(lp.CourierNode(Worker):options {memory_limit = "8M"}, "small")
+    end, function(small)
+      local other = small.futures:wait_for_open()
+      local accepted, err = 0, nil
+      repeat
+        local ok, raised_error = pcall(small.keep, small, ("x"):rep(1 << 18))
+        if ok then accepted = accepted + 1 else err = raised_error end
+      until err
+      assert(accepted > 8 and accepted < 40, accepted)
+      assert.equal("resource_exhausted", err.code)
+      contains("node small/0 has no memory for the call (its memory_limit)", err)
+      assert.is_false(other:done())
+      small:forget()
+      assert.equal("opened", other:result())
+      small:keep(("x"):rep(1 << 18))
     end)
   end)
 
