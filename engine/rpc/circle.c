@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "rpc/client.h"
 #include "rpc/hello.h"
+#include "rpc/pending.h"
 #include "rpc/rpc.h"
 #include "rpc/server.h"
 

@@ -15,7 +15,7 @@ peer *client_peer(lua_State *L, int index); /* NULL: not a client */
 extern const luaL_Reg client_functions[];
 extern const codec_hooks client_codec_hooks;
 
-/* ---- answers ---------------------------------------------------------------- */
+/* ---- answers: client_answer.c ----------------------------------------------- */
 
 /* A response came for `pending`; in node_enter, in the main state. When it raises,
  * rpc->answering is left for client_lose. */

@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "rpc/future.h"
 #include "rpc/hello.h"
+#include "rpc/pending.h"
 #include "runtime/failure.h"
 
 typedef enum future_status { PENDING, DONE, FAILED, CANCELLED } future_status;

@@ -30,12 +30,15 @@ uint32_t hello_id(const uint8_t *params, size_t length) {
   token first;
   const uint8_t *payload;
   if (!element(params, length, 0, &first, &payload) || first.kind != TOKEN_UNSIGNED) return 0;
-  return (uint32_t)first.value;
+  return first.value > UINT32_MAX ? 0 : (uint32_t)first.value;
 }
 
-uint32_t hello_number(const uint8_t *params, size_t length) {
-  uint32_t number = hello_id(params, length);
-  return number > RPC_WINDOW ? RPC_WINDOW : number;
+/* The first element as a small count, 0: it is none. */
+static uint32_t count_at(const uint8_t *params, size_t length) {
+  token first;
+  const uint8_t *payload;
+  if (!element(params, length, 0, &first, &payload) || first.kind != TOKEN_UNSIGNED) return 0;
+  return first.value > RPC_WINDOW ? RPC_WINDOW : (uint32_t)first.value;
 }
 
 static void element_text(const uint8_t *params, size_t length, unsigned wanted, char *out,
@@ -49,6 +52,10 @@ static void element_text(const uint8_t *params, size_t length, unsigned wanted, 
 
 void hello_text(const uint8_t *params, size_t length, char *out, size_t size) {
   element_text(params, length, 0, out, size);
+}
+
+void hello_second_text(const uint8_t *params, size_t length, char *out, size_t size) {
+  element_text(params, length, 1, out, size);
 }
 
 bool hello_put_meta(buffer *out, int64_t left_ns) {
@@ -94,7 +101,7 @@ lp_status hello_answered(peer *peer, const frame *frame, fault *fault) {
   if (frame->kind != FRAME_RESPONSE || frame->error || frame->id != 0)
     return fault_set(fault, LP_FAILED_PRECONDITION,
                      "the server there does not speak this engine's protocol");
-  uint32_t version = hello_number(frame->body, frame->body_length);
+  uint32_t version = count_at(frame->body, frame->body_length);
   if (version != HELLO_VERSION)
     return fault_set(fault, LP_FAILED_PRECONDITION,
                      "the engine there speaks version %u of the protocol, this one %d", version,
@@ -124,21 +131,25 @@ lp_status hello_asked(peer *peer, const frame *frame, fault *fault) {
   return LP_OK;
 }
 
-void hello_second_text(const uint8_t *params, size_t length, char *out, size_t size) {
-  element_text(params, length, 1, out, size);
+/* ---- notifications ---------------------------------------------------------- */
+
+static bool listens(const peer *peer) {
+  return peer->state == PEER_OPEN && !peer->foreign;
 }
 
-/* A notification of one element, a number or a text. False when memory is out. */
-static bool notify(peer *peer, const char *method, const char *text, uint32_t number) {
-  size_t start;
-  if (peer->state != PEER_OPEN || peer->foreign) return true;
-  buffer *out = peer_write_begin(peer, &start);
-  if (!out) return false;
-  size_t frame_at;
-  bool written =
-      frame_begin_notify(out, true, method, strlen(method), false, &frame_at) &&
-      frame_put_array(out, 1) &&
-      (text ? frame_put_string(out, text, strlen(text)) : frame_put_integer(out, number));
+/* Begins one of `count` elements; NULL: memory is out. note_end follows. */
+static buffer *note_begin(peer *peer, const char *method, uint32_t count, size_t *start) {
+  size_t at;
+  buffer *out = peer_write_begin(peer, start);
+  if (!out) return NULL;
+  if (frame_begin_notify(out, true, method, strlen(method), false, &at) &&
+      frame_put_array(out, count))
+    return out;
+  peer_write_undo(peer, *start);
+  return NULL;
+}
+
+static bool note_end(peer *peer, size_t start, bool written) {
   if (written) {
     peer_write_end(peer, start);
   } else {
@@ -147,27 +158,18 @@ static bool notify(peer *peer, const char *method, const char *text, uint32_t nu
   return written;
 }
 
-/* [requests, bytes] */
 void hello_credit(peer *peer, uint32_t count, size_t bytes) {
-  size_t start, at;
-  buffer *out = peer->state == PEER_OPEN && !peer->foreign ? peer_write_begin(peer, &start) : NULL;
-  if (!out) {
-    if (peer->state == PEER_OPEN && !peer->foreign) peer_break(peer);
-    return;
-  }
-  bool written = frame_begin_notify(out, true, "lp.credit", 9, false, &at) &&
-                 frame_put_array(out, 2) && frame_put_integer(out, count) &&
-                 frame_put_integer(out, (int64_t)bytes);
-  if (written) {
-    peer_write_end(peer, start);
-  } else {
-    peer_write_undo(peer, start);
-    peer_break(peer); /* credit that is lost would be missing for ever */
-  }
+  size_t start;
+  if (!listens(peer)) return;
+  buffer *out = note_begin(peer, CREDIT_METHOD, 2, &start);
+  bool written =
+      out && note_end(peer, start,
+                      frame_put_integer(out, count) && frame_put_integer(out, (int64_t)bytes));
+  if (!written) peer_break(peer); /* credit that is lost would be missing for ever */
 }
 
 uint32_t hello_count(const frame *frame) {
-  return hello_number(frame->body, frame->body_length);
+  return count_at(frame->body, frame->body_length);
 }
 
 size_t hello_bytes(const frame *frame) {
@@ -179,23 +181,20 @@ size_t hello_bytes(const frame *frame) {
 }
 
 void hello_bye(peer *peer, const char *text) {
-  notify(peer, "lp.bye", text, 0);
+  size_t start;
+  buffer *out = listens(peer) ? note_begin(peer, BYE_METHOD, 1, &start) : NULL;
+  if (out) note_end(peer, start, frame_put_string(out, text, strlen(text)));
 }
 
 void hello_cancel(peer *peer, uint32_t id) {
-  notify(peer, "lp.cancel", NULL, id);
+  size_t start;
+  buffer *out = listens(peer) ? note_begin(peer, CANCEL_METHOD, 1, &start) : NULL;
+  if (out) note_end(peer, start, frame_put_integer(out, id));
 }
 
 void hello_held(peer *peer, uint32_t id, const char *list) {
-  size_t start, frame_at;
-  if (peer->state != PEER_OPEN || peer->foreign) return;
-  buffer *out = peer_write_begin(peer, &start);
-  if (!out) return;
-  if (frame_begin_notify(out, true, CIRCLE_METHOD, strlen(CIRCLE_METHOD), false, &frame_at) &&
-      frame_put_array(out, 2) && frame_put_integer(out, id) &&
-      frame_put_string(out, list, strlen(list))) {
-    peer_write_end(peer, start);
-  } else {
-    peer_write_undo(peer, start);
-  }
+  size_t start;
+  buffer *out = listens(peer) ? note_begin(peer, CIRCLE_METHOD, 2, &start) : NULL;
+  if (out)
+    note_end(peer, start, frame_put_integer(out, id) && frame_put_string(out, list, strlen(list)));
 }

@@ -1,11 +1,14 @@
-/* The engine's own small messages: the greeting of two engines, credit, farewell. Bodies
- * are read and written here without Lua; docs/wire.md lists their bytes. */
+/* The engine's own small messages: the greeting of two engines, credit, cancelling, farewell.
+ * Bodies are read and written here without Lua; docs/wire.md lists their bytes. */
 #ifndef LP_RPC_HELLO_H
 #define LP_RPC_HELLO_H
 
 #include "rpc/peer.h"
 
-#define HELLO_METHOD "lp.hello"
+#define HELLO_METHOD  "lp.hello"
+#define CREDIT_METHOD "lp.credit"
+#define CANCEL_METHOD "lp.cancel"
+#define BYE_METHOD    "lp.bye"
 enum { HELLO_VERSION = 1 };
 
 /* The dialling side: asks, then reads the answer; until it came nothing else is sent. */
@@ -14,12 +17,13 @@ lp_status hello_answered(peer *peer, const frame *frame, fault *fault);
 /* The other side: answers and speaks wrapped frames from then on. */
 lp_status hello_asked(peer *peer, const frame *frame, fault *fault);
 
+/* Notifications; nothing to a foreign peer. Credit that finds no memory breaks the link, the
+ * others are then not sent. */
 void hello_credit(peer *peer, uint32_t count, size_t bytes);
 /* The last words of a node that ends: how, so that callers can be told. */
 void hello_bye(peer *peer, const char *text);
 /* Tells the other side that nobody waits for the answer to `id` any more. */
 void hello_cancel(peer *peer, uint32_t id);
-
 /* Tells the other side that its request `id` waits here, and for whom; see circle.h. */
 void hello_held(peer *peer, uint32_t id, const char *list);
 
@@ -28,14 +32,14 @@ void hello_held(peer *peer, uint32_t id, const char *list);
 bool hello_put_meta(buffer *out, int64_t left_ns);
 int64_t hello_time(const frame *frame);
 
-/* The first element of a params array: as an id, as a small count (0: it is none), or as
- * text. */
+/* The first element of a params array as an id, 0: it is none; or as text, cut to `size`
+ * bytes, "": it is none. */
 uint32_t hello_id(const uint8_t *params, size_t length);
-uint32_t hello_number(const uint8_t *params, size_t length);
-/* What a credit message gives back; a peer that claims too much gets what there is. */
-uint32_t hello_count(const frame *frame);
-size_t hello_bytes(const frame *frame);
 void hello_text(const uint8_t *params, size_t length, char *out, size_t size);
 /* The same of the second element. */
 void hello_second_text(const uint8_t *params, size_t length, char *out, size_t size);
+/* What a credit message gives back; a peer that claims too much gets what there is. */
+uint32_t hello_count(const frame *frame);
+size_t hello_bytes(const frame *frame);
+
 #endif

@@ -1,21 +1,18 @@
-/* One end of a conversation; see rpc.h. What goes out is appended to the link's buffer
+/* One end of a conversation; see peer.h. What goes out is appended to the link's buffer
  * and flushed once per turn; what comes in is split into frames, and all frames of one
  * read are taken apart inside one protected call on the node's main state. */
 #include <lauxlib.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/clock.h"
 #include "base/memory.h"
 #include "rpc/circle.h"
 #include "rpc/client.h"
 #include "rpc/hello.h"
+#include "rpc/pending.h"
 #include "rpc/server.h"
 #include "runtime/engine.h"
 #include "runtime/failure.h"
-
-enum { SOCKET_BUFFER = 1 << 20, FIRST_SLOTS = 8 };
 
 static void peer_flush(flushable *item) {
   peer *peer = list_entry(item, struct peer, flushable);
@@ -29,7 +26,7 @@ static void peer_flush(flushable *item) {
 
 /* ---- life ------------------------------------------------------------------- */
 
-static peer *peer_new(rpc *rpc, const char *target, const char *name) {
+peer *peer_new(rpc *rpc, const char *target, const char *name) {
   peer *made = mem_new(sizeof *made);
   if (!made) return NULL;
   made->rpc = rpc;
@@ -152,30 +149,9 @@ static void end_calls(peer *peer, lp_status status, const char *text) {
   end_link(peer, &ending);
 }
 
-static void reset_splitter(peer *peer) {
+void peer_reset_splitter(peer *peer) {
   frame_splitter_fini(&peer->splitter);
   frame_splitter_init(&peer->splitter, true, peer->rpc->codec.limits.message_bytes);
-}
-
-/* Has the Lua side find out where the target is; its answer comes as peer_dial or a failure. */
-static int ask_connector(lua_State *L) {
-  peer *peer = lua_touserdata(L, 1);
-  lua_rawgeti(L, LUA_REGISTRYINDEX, peer->rpc->connector);
-  client_push(L, peer_ref(peer));
-  lua_pushstring(L, peer->target);
-  lua_pushboolean(L, peer->again);
-  rpc_spawn(L, 3);
-  return 0;
-}
-
-bool peer_ask_again(peer *peer) {
-  bool dialled = peer->state == PEER_HELLO || peer->state == PEER_CONNECTING;
-  if (!dialled || !peer->target || peer->again || peer->rpc->connector == LUA_NOREF) return false;
-  peer->again = true;
-  link_close(&peer->wire);
-  reset_splitter(peer);
-  peer->state = PEER_CONNECTING;
-  return node_enter(peer->rpc->node, ask_connector, peer, NULL);
 }
 
 void peer_down(peer *peer, lp_status status, const char *reason) {
@@ -193,7 +169,7 @@ void peer_down(peer *peer, lp_status status, const char *reason) {
   peer->state = accepted ? PEER_CLOSED : PEER_IDLE;
   peer->session++;
   link_close(&peer->wire);
-  reset_splitter(peer);
+  peer_reset_splitter(peer);
   peer->again = false;
   peer->early.length = 0;
   peer->frame_start = 0;
@@ -217,12 +193,6 @@ static void credit_back(peer *peer, uint32_t count, size_t bytes) {
   if (peer->window_bytes <= 0) return;
   for (uint32_t i = 0; i < peer->window && !list_empty(&peer->waiters); i++)
     task_wake(list_entry(list_pop(&peer->waiters), task, link), 0);
-}
-
-pending *pending_of(peer *peer, uint32_t id) {
-  if (!peer->slot_count) return NULL;
-  pending *found = peer->slots[id & (peer->slot_count - 1)];
-  return found && found->id == id ? found : NULL;
 }
 
 static void on_response(lua_State *L, peer *peer, const frame *frame) {
@@ -249,11 +219,11 @@ static void notify_consumed(peer *peer, size_t bytes) {
 }
 
 static void on_notify(lua_State *L, peer *peer, const frame *frame, size_t length) {
-  if (method_is(frame, "lp.credit")) {
+  if (method_is(frame, CREDIT_METHOD)) {
     credit_back(peer, hello_count(frame), hello_bytes(frame));
     return;
   }
-  if (method_is(frame, "lp.cancel")) {
+  if (method_is(frame, CANCEL_METHOD)) {
     server_cancel(peer, hello_id(frame->body, frame->body_length));
     return;
   }
@@ -261,7 +231,7 @@ static void on_notify(lua_State *L, peer *peer, const frame *frame, size_t lengt
     circle_told(L, peer, frame);
     return;
   }
-  if (method_is(frame, "lp.bye")) {
+  if (method_is(frame, BYE_METHOD)) {
     char text[FAULT_TEXT];
     hello_text(frame->body, frame->body_length, text, sizeof text);
     set_end(peer, LP_UNAVAILABLE, text);
@@ -382,157 +352,13 @@ static void on_open(void *owner) {
     peer_down(peer, LP_RESOURCE_EXHAUSTED, "out of memory");
 }
 
-static const stream_events peer_events = {
+const stream_events peer_events = {
     .on_open = on_open,
     .on_space = on_space,
     .on_stored = on_stored,
     .on_data = on_data,
     .on_close = on_close,
 };
-
-/* ---- connecting ------------------------------------------------------------- */
-
-void peer_accept_pipe(rpc *rpc, pipe_end *end, const char *name) {
-  peer *made = peer_new(rpc, NULL, name);
-  if (!made) {
-    pipe_free(end);
-    return;
-  }
-  made->accepted = true;
-  made->state = PEER_OPEN;
-  made->wire.pipe = end;
-  pipe_attach(end, &peer_events, made);
-}
-
-void peer_accept_fd(rpc *rpc, int fd) {
-  peer *made = peer_new(rpc, NULL, "a client");
-  if (!made) {
-    close(fd);
-    return;
-  }
-  loop *loop = rpc->node->loop;
-  made->accepted = true;
-  made->foreign = true; /* until it greets */
-  made->splitter.wrapped = false;
-  made->state = PEER_OPEN;
-  made->wire.stream =
-      stream_open(loop->poller, &loop->scratch, fd, SOCKET_BUFFER, &peer_events, made);
-  if (!made->wire.stream) peer_down(made, LP_RESOURCE_EXHAUSTED, "out of memory");
-}
-
-/* What two loops of one process hand over: the far end of a fresh pipe. */
-typedef struct offer {
-  message message;
-  uint64_t node;
-  pipe_end *end;
-  char from[64];
-} offer;
-
-static void offer_drop(message *carried) {
-  offer *dropped = (offer *)carried;
-  pipe_free(dropped->end);
-  mem_free(dropped);
-}
-
-static void offer_run(message *carried, void *at) {
-  offer *offered = (offer *)carried;
-  node *node = loop_find_node(at, offered->node);
-  if (node && node->upper) {
-    peer_accept_pipe(node->upper, offered->end, offered->from);
-    offered->end = NULL;
-  }
-  offer_drop(carried);
-}
-
-bool peer_write_early(peer *peer, fault *fault) {
-  buffer *out = link_out(&peer->wire);
-  if (!out || !buffer_append(out, peer->early.data, peer->early.length)) {
-    fault_set(fault, LP_RESOURCE_EXHAUSTED, "out of memory");
-    return false;
-  }
-  buffer_fini(&peer->early);
-  loop_dirty(peer->rpc->node->loop, &peer->flushable);
-  return true;
-}
-
-/* Connects to a node of this process. */
-static bool connect_here(peer *peer, place *place, fault *fault) {
-  node *node = peer->rpc->node;
-  offer *offered = mem_new(sizeof *offered);
-  if (!offered || !pipe_new(node->loop->box, place->box, &peer->wire.pipe, &offered->end)) {
-    mem_free(offered);
-    fault_set(fault, LP_RESOURCE_EXHAUSTED, "no memory for a link to %s", peer->name);
-    return false;
-  }
-  offered->message = (message){.run = offer_run, .drop = offer_drop};
-  offered->node = place->id;
-  snprintf(offered->from, sizeof offered->from, "%s", node->name);
-  pipe_attach(peer->wire.pipe, &peer_events, peer);
-  peer->state = PEER_OPEN;
-  if (mailbox_push(place->box, MAILBOX_MAIL, &offered->message)) return true;
-  offer_drop(&offered->message);
-  peer->state = PEER_IDLE;
-  link_close(&peer->wire);
-  fault_set(fault, LP_UNAVAILABLE, "its loop has ended");
-  return false;
-}
-
-static bool connect_elsewhere(lua_State *L, peer *peer, fault *fault) {
-  if (peer->rpc->connector == LUA_NOREF) {
-    fault_set(fault, LP_NOT_FOUND, "unknown node %s", peer->name);
-    return false;
-  }
-  lua_pushcfunction(L, ask_connector);
-  lua_pushlightuserdata(L, peer);
-  lua_call(L, 1, 0);
-  peer->state = PEER_CONNECTING; /* nothing can raise any more */
-  return true;
-}
-
-bool peer_connect(lua_State *L, peer *peer, fault *fault) {
-  if (peer->state == PEER_CLOSED) {
-    fault_set(fault, LP_UNAVAILABLE, "%s", peer->end_text ? peer->end_text : "the link was closed");
-    return false;
-  }
-  if (peer->state != PEER_IDLE) return true;
-  mem_free(peer->end_text);
-  peer->end_text = NULL;
-  place place = {0};
-  struct fault ended;
-  lp_status status = engine_find(peer->rpc->node->engine, peer->target, &place, &ended);
-  if (status == LP_NOT_FOUND) return connect_elsewhere(L, peer, fault);
-  if (status != LP_OK) {
-    fault_set(fault, status, "node %s is unavailable: %s", peer->name, ended.text);
-    return false;
-  }
-  bool connected = connect_here(peer, &place, &ended);
-  mailbox_unref(place.box);
-  if (!connected)
-    fault_set(fault, ended.status, "node %s is unavailable: %s", peer->name, ended.text);
-  return connected;
-}
-
-/* The target is in this process after all: its start had not come round to it when it was
- * called first. What was written meanwhile goes ahead. */
-static bool dial_here(peer *peer, const char *key, fault *fault) {
-  place place = {0};
-  if (engine_find(peer->rpc->node->engine, key, &place, fault) != LP_OK) return false;
-  bool connected = connect_here(peer, &place, fault) && peer_write_early(peer, fault);
-  mailbox_unref(place.box);
-  if (!connected) peer->state = PEER_CONNECTING; /* for peer_down, which fails the calls */
-  return connected;
-}
-
-bool peer_dial(peer *peer, const char *text, fault *fault) {
-  address address;
-  if (address_parse(text, &address, fault) != LP_OK) return false;
-  if (address.kind == ADDRESS_INPROC) return dial_here(peer, address.name, fault);
-  loop *loop = peer->rpc->node->loop;
-  peer->state = PEER_CONNECTING;
-  peer->wire.stream = stream_connect(loop->poller, &loop->scratch, &address, SOCKET_BUFFER,
-                                     &peer_events, peer, fault);
-  return peer->wire.stream != NULL;
-}
 
 /* ---- writing ---------------------------------------------------------------- */
 
@@ -559,64 +385,13 @@ void peer_write_undo(peer *peer, size_t start) {
   if (out) out->length = start;
 }
 
-/* ---- pending calls ---------------------------------------------------------- */
-
-/* Doubles the table. Ids that differ modulo its size differ modulo twice its size too, so
- * every call keeps a place of its own. */
-static bool slots_grow(peer *peer) {
-  uint32_t count = peer->slot_count ? peer->slot_count * 2 : FIRST_SLOTS;
-  pending **slots = mem_new(count * sizeof *slots);
-  if (!slots) return false;
-  for (uint32_t i = 0; i < peer->slot_count; i++)
-    if (peer->slots[i]) slots[peer->slots[i]->id & (count - 1)] = peer->slots[i];
-  mem_free(peer->slots);
-  peer->slots = slots;
-  peer->slot_count = count;
-  return true;
-}
-
-static void pending_timer(timer *timer) {
-  client_expire(list_entry(timer, pending, timer));
-}
-
-pending *pending_new(peer *peer) {
-  rpc *rpc = peer->rpc;
-  if (peer->pending_count * 2 >= peer->slot_count && !slots_grow(peer)) return NULL;
-  pending *made = rpc->free_pending;
-  if (made) {
-    rpc->free_pending = made->next;
-  } else if (!(made = mem_new(sizeof *made))) {
-    return NULL;
+bool peer_write_early(peer *peer, fault *fault) {
+  buffer *out = link_out(&peer->wire);
+  if (!out || !buffer_append(out, peer->early.data, peer->early.length)) {
+    fault_set(fault, LP_RESOURCE_EXHAUSTED, "out of memory");
+    return false;
   }
-  uint32_t mask = peer->slot_count - 1;
-  while (peer->slots[peer->next_id & mask]) peer->next_id++; /* skips ids still in use */
-  made->peer = peer;
-  made->id = peer->next_id++;
-  made->task = NULL;
-  made->future = LUA_NOREF;
-  timer_init(&made->timer, pending_timer);
-  peer->slots[made->id & mask] = made;
-  peer->pending_count++;
-  peer_ref(peer);
-  return made;
-}
-
-void pending_detach(pending *pending) {
-  peer *peer = pending->peer;
-  timer_stop(&peer->rpc->node->loop->timers, &pending->timer);
-  peer->slots[pending->id & (peer->slot_count - 1)] = NULL;
-  peer->pending_count--;
-}
-
-void pending_recycle(pending *pending) {
-  peer *peer = pending->peer;
-  rpc *rpc = peer->rpc;
-  pending->next = rpc->free_pending;
-  rpc->free_pending = pending;
-  peer_unref(peer);
-}
-
-void pending_free(pending *pending) {
-  pending_detach(pending);
-  pending_recycle(pending);
+  buffer_fini(&peer->early);
+  loop_dirty(peer->rpc->node->loop, &peer->flushable);
+  return true;
 }

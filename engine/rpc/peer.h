@@ -1,5 +1,5 @@
 /* A peer: one end of a conversation. It owns the link, finds out where its target is, splits
- * what comes into frames, knows which calls wait for an answer and how much credit is left.
+ * what comes into frames, and knows how much credit is left; which calls wait is pending.h.
  * Requests go on to server.h, answers to client.h; neither knows what the link is made of. */
 #ifndef LP_RPC_PEER_H
 #define LP_RPC_PEER_H
@@ -9,23 +9,13 @@
 #include "wire/frame.h"
 
 typedef struct peer peer;
+typedef struct pending pending;
 
 enum {
   RPC_WINDOW = 1024,           /* requests and notifications under way in one direction */
   RPC_WINDOW_BYTES = 64 << 20, /* their bytes; another may begin while any is left */
   RPC_CREDIT_STEP = 256        /* notifications consumed before credit is returned */
 };
-
-/* A call from here that waits for its answer: by a task or by a future. */
-typedef struct pending {
-  struct pending *next; /* free list */
-  peer *peer;
-  uint32_t id;
-  size_t bytes; /* credit that comes back with the answer */
-  task *task;   /* NULL: a future's */
-  int future;   /* registry reference of the future's userdata */
-  timer timer;  /* a future's deadline */
-} pending;
 
 typedef enum peer_state {
   PEER_IDLE,       /* no link; the next call connects */
@@ -53,11 +43,11 @@ struct peer {
   char *name;         /* of the node at the other end, for people */
   pending **slots;    /* by id & (size - 1) */
   uint32_t slot_count, pending_count, next_id;
-  uint32_t window; /* requests and notifications it still takes */
-  int64_t window_bytes;
+  uint32_t window;      /* requests and notifications the other end still takes */
+  int64_t window_bytes; /* the same in bytes; below 0 after a large one */
+  uint32_t consumed;    /* notifications from there handled since the last credit */
   size_t consumed_bytes;
-  uint32_t consumed; /* notifications of its handled since the last credit */
-  list waiters;      /* tasks waiting for credit, by task.link */
+  list waiters; /* tasks waiting for credit, by task.link */
   lp_status end_status;
   char *end_text; /* why it is not open; NULL: never was */
   char *farewell; /* how the node there ended, in its own words, until it greets again */
@@ -70,6 +60,11 @@ struct peer {
 peer *peer_get(rpc *rpc, const char *target, const char *name);
 peer *peer_ref(peer *peer);
 void peer_unref(peer *peer); /* accepts NULL */
+/* A new one without a link; `target` NULL: the other side dialled. As peer_get. */
+peer *peer_new(rpc *rpc, const char *target, const char *name);
+
+/* ---- connecting: peer_connect.c --------------------------------------------- */
+
 /* Takes over an end of a pipe or a connected descriptor whose other side dialled. */
 void peer_accept_pipe(rpc *rpc, pipe_end *end, const char *name);
 void peer_accept_fd(rpc *rpc, int fd);
@@ -81,27 +76,25 @@ bool peer_dial(peer *peer, const char *address, fault *fault);
  * the connector is asked once more, for how. What was called meanwhile has not been sent
  * and waits. False: that has been done, or the link was up. */
 bool peer_ask_again(peer *peer);
+/* What a peer does with what its link brings; defined in peer.c. */
+extern const stream_events peer_events;
+
+/* ---- the link --------------------------------------------------------------- */
+
 /* On a link that has just opened: what was written before, while it was connecting. */
 bool peer_write_early(peer *peer, fault *fault);
+/* Forgets a frame that came in part: another link begins. */
+void peer_reset_splitter(peer *peer);
 /* Fails every pending call and closes the link; a peer with a target may be used again. */
 void peer_down(peer *peer, lp_status status, const char *text);
 /* Memory was out for an answer or for credit: rather than have the other end wait for ever,
  * the link is taken down at the end of the turn. */
 void peer_break(peer *peer);
 
-/* Begins a frame; NULL when memory is out. frame_write_end or frame_write_undo follows. */
+/* Begins a frame; NULL when memory is out, or from within a frame (a pack function
+ * that calls). peer_write_end or peer_write_undo follows. */
 buffer *peer_write_begin(peer *peer, size_t *start);
 void peer_write_end(peer *peer, size_t start);
 void peer_write_undo(peer *peer, size_t start);
-
-/* A free id, entered as pending; NULL when memory is out. */
-pending *pending_new(peer *peer);
-/* The one of this id, or NULL. */
-pending *pending_of(peer *peer, uint32_t id);
-/* Forgets it: an answer that still comes is dropped. */
-void pending_free(pending *pending);
-/* The first half of that: off the peer's table, no timer; and the second. */
-void pending_detach(pending *pending);
-void pending_recycle(pending *pending);
 
 #endif

@@ -23,12 +23,7 @@ void reply_end_all(rpc *rpc, peer *peer, const uint32_t *id) {
     next = each->next;
     call *call = list_entry(each, struct call, link);
     if (peer && (call->peer != peer || (id && call->id != *id))) continue;
-    char text[FAULT_TEXT + 64];
-    if (!peer && server_can_answer(call)) {
-      snprintf(text, sizeof text, "node %s is unavailable: %s", rpc->node->name,
-               rpc->node->end_text ? rpc->node->end_text : "it ended");
-      server_refuse(call->peer, call->id, LP_UNAVAILABLE, text);
-    }
+    if (!peer && server_can_answer(call)) server_refuse_ended(call->peer, call->id);
     server_release(call);
   }
 }

@@ -14,6 +14,7 @@
 #include "rpc/future.h"
 #include "rpc/hello.h"
 #include "rpc/methods.h"
+#include "rpc/pending.h"
 #include "rpc/reply.h"
 #include "rpc/server.h"
 #include "runtime/engine.h"

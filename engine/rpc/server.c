@@ -44,6 +44,14 @@ void server_refuse(peer *peer, uint32_t id, lp_status status, const char *text) 
   }
 }
 
+void server_refuse_ended(peer *peer, uint32_t id) {
+  const node *node = peer->rpc->node;
+  char text[FAULT_TEXT + 64];
+  snprintf(text, sizeof text, "node %s is unavailable: %s", node->name,
+           node->end_text ? node->end_text : "it ended");
+  server_refuse(peer, id, LP_UNAVAILABLE, text);
+}
+
 /* Results as the peer expects them: to an engine always an array; to a foreign peer no
  * result is nil, one is itself. */
 static lp_status put_results(lua_State *L, peer *peer, int first, buffer *out, fault *fault) {
@@ -474,12 +482,8 @@ void server_open(lua_State *L, rpc *rpc) {
 void server_forget(rpc *rpc) {
   for (held *each = rpc->held, *next; each; each = next) {
     next = each->next;
-    if (each->session == each->peer->session && each->frame.kind == FRAME_REQUEST) {
-      char text[FAULT_TEXT + 64];
-      snprintf(text, sizeof text, "node %s is unavailable: %s", rpc->node->name,
-               rpc->node->end_text ? rpc->node->end_text : "it ended");
-      server_refuse(each->peer, each->frame.id, LP_UNAVAILABLE, text);
-    }
+    if (each->session == each->peer->session && each->frame.kind == FRAME_REQUEST)
+      server_refuse_ended(each->peer, each->frame.id);
     peer_unref(each->peer);
     mem_free(each);
   }

@@ -32,6 +32,8 @@ void server_tell_held(rpc *rpc, const char *list);
 void server_forget(rpc *rpc);
 /* Answers with an error made without Lua. */
 void server_refuse(peer *peer, uint32_t id, lp_status status, const char *text);
+/* The same: this node is unavailable, since it ended. */
+void server_refuse_ended(peer *peer, uint32_t id);
 /* The node serves from now on; what was held back begins. In a protected call or task. */
 void server_open(lua_State *L, rpc *rpc);
 /* Calls may begin again (limits changed, a handler ended). In a protected call or task. */

@@ -12,7 +12,7 @@
 #include "runtime/failure.h"
 #include "runtime/interrupt.h"
 
-enum { TASK_KEEP_IDLE = 256, CLOSE_STEP = 10000, GRACE_NS = 1000000000 };
+enum { TASK_KEEP_IDLE = 256, CLOSE_STEP = 10000 };
 
 static int task_base(lua_State *L);
 
@@ -332,7 +332,7 @@ void task_cancel(task *task, lp_status status, const char *text) {
   if (task->cancelled == LP_OK) {
     task->cancelled = status;
     task->raise_text = text;
-    timer_start(&task->node->loop->timers, &task->grace, clock_now() + GRACE_NS);
+    timer_start(&task->node->loop->timers, &task->grace, clock_now() + TASK_GRACE_NS);
   }
   task_interrupt(task, status, task->raise_text);
 }
@@ -368,7 +368,7 @@ void task_close(task *task, lp_status status, const char *text) {
   if (task->abandon) task->abandon(task);
   task->abandon = NULL;
   node->closing = true;
-  if (!was_closing) node->close_by = clock_now() + 1000000000;
+  if (!was_closing) node->close_by = clock_now() + TASK_GRACE_NS;
   node->current = task;
   node->entered++;
   while (task->inner_count > 0) coroutine_close_now(task, task->inner[--task->inner_count]);

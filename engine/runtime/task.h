@@ -18,6 +18,9 @@
 
 typedef struct task task;
 
+/* What a cancelled task has left to end, and close handlers to run. */
+enum { TASK_GRACE_NS = 1000000000 };
+
 typedef enum task_state {
   TASK_IDLE,
   TASK_NEW, /* being prepared by its maker */

@@ -1,0 +1,98 @@
+/* The way back of an answer, or of what comes in its place, to the task or future that waits;
+ * see client.h. */
+#include <lauxlib.h>
+
+#include "rpc/client.h"
+#include "rpc/future.h"
+#include "rpc/hello.h"
+#include "rpc/pending.h"
+#include "rpc/remote.h"
+#include "runtime/failure.h"
+
+/* Pushes what the response brought on `to`; false when that is an error. */
+static bool push_answer(lua_State *to, rpc *rpc, const frame *frame, int *count) {
+  fault fault;
+  *count = 1;
+  if (frame->error) {
+    remote_read(to, rpc, frame->error, frame->error_length);
+    return false;
+  }
+  if (codec_read(to, frame->body, frame->body_length, &rpc->codec, count, &fault) == LP_OK)
+    return true;
+  *count = 1;
+  failure_push(to, fault.status, fault.text);
+  return false;
+}
+
+/* From here until answer_end the call is rpc->answering, so that its caller can be told when
+ * what comes between raises. (The decoder may run unpack functions, and within one an
+ * interrupt may cancel the task: nobody but us may let go of the call.) */
+static void answer_begin(pending *pending) {
+  if (pending->task) pending->task->abandon = NULL;
+  pending_detach(pending);
+  pending->peer->rpc->answering = pending;
+}
+
+/* The `count` values on top of L, results or an error, go to whoever waits. */
+static void answer_end(lua_State *L, pending *pending, bool ok, int count) {
+  task *task = pending->task;
+  if (!task) {
+    lua_rawgeti(L, LUA_REGISTRYINDEX, pending->future);
+    lua_insert(L, -count - 1);
+    future_settle(L, -count - 1, ok, count);
+    lua_pop(L, 1);
+    luaL_unref(L, LUA_REGISTRYINDEX, pending->future);
+  } else if (task->state != TASK_WAITING) {
+    lua_pop(L, count); /* cancelled meanwhile */
+  } else {
+    if (!lua_checkstack(task->waiter, count)) luaL_error(L, "stack overflow (too many results)");
+    lua_xmove(L, task->waiter, count);
+    task->failed = !ok;
+    task_wake(task, count);
+  }
+  pending->peer->rpc->answering = NULL;
+  pending_recycle(pending);
+}
+
+void client_answer(lua_State *L, pending *pending, const frame *frame) {
+  int count;
+  answer_begin(pending);
+  bool ok = push_answer(L, pending->peer->rpc, frame, &count);
+  answer_end(L, pending, ok, count);
+}
+
+void client_fail(lua_State *L, pending *pending, lp_status status, const char *text) {
+  answer_begin(pending);
+  failure_push(L, status, text);
+  answer_end(L, pending, false, 1);
+}
+
+void client_lose(rpc *rpc, pending *begun) {
+  static const char text[] = "not enough memory for the answer";
+  lua_State *L = rpc->node->L;
+  if (begun && !rpc->answering) answer_begin(begun);
+  pending *lost = rpc->answering;
+  if (!lost) return;
+  rpc->answering = NULL;
+  if (lost->task) {
+    task_fail(lost->task, LP_RESOURCE_EXHAUSTED, text);
+  } else {
+    lua_rawgeti(L, LUA_REGISTRYINDEX, lost->future);
+    future_abandon(rpc->node, lua_touserdata(L, -1), LP_RESOURCE_EXHAUSTED, text);
+    lua_pop(L, 1);
+    luaL_unref(L, LUA_REGISTRYINDEX, lost->future);
+  }
+  pending_recycle(lost);
+}
+
+static int expire(lua_State *L) {
+  client_fail(L, lua_touserdata(L, 1), LP_DEADLINE_EXCEEDED,
+              "deadline exceeded: no answer within its time");
+  return 0;
+}
+
+void client_expire(pending *late) {
+  rpc *rpc = late->peer->rpc;
+  hello_cancel(late->peer, late->id);
+  if (!node_enter(rpc->node, expire, late, NULL)) client_lose(rpc, late);
+}
