@@ -1,5 +1,6 @@
 --- How programs end, and that nothing is left of them however they do.
 local support = require "spec.e2e.support"
+local interrupts = support.it_interrupts(it, pending)
 
 --- A script with one node of each given constructor text; `more` goes into the chunk.
 local function script(nodes, more)
@@ -106,18 +107,18 @@ support.placements(describe, "a program", function(launch_type)
     assert.truthy(command.status == 130 or command.status == 124, command.status)
   end)
 
-  it("names a node that does not stop, ends with 124 and runs its close handlers", function()
+  interrupts("names a node that does not stop, ends with 124 and runs its close handlers", function()
     local command = start({STUBBORN, SERVER}, {"--notice", "0.1"})
     command:wait_for("stubborn"):wait_for("serving"):signal "INT"
     command:finish():expect(124, "stubborn/0", "closed")
   end)
 
-  it("stops by itself with a stubborn node beside others that go on", function()
+  interrupts("stops by itself with a stubborn node beside others that go on", function()
     run(script {STUBBORN, {"other", "lp.LuaNode(function() lp.sleep(0.1) print 'went on' lp.stop() end)"}},
         {"--notice", "0.1"}):expect(124, "went on", "stubborn/0", "closed")
   end)
 
-  it("kills at once with notice 0", function()
+  interrupts("kills at once with notice 0", function()
     local ended = run(script {COMPUTING, {"waits", "lp.LuaNode(function() lp.wait_for_stop() print 'asked' end)"},
                 {"stopper", "lp.LuaNode(function() lp.sleep(0.05) lp.stop() end)"}}, {"--notice", "0"})
     ended:expect(0)
@@ -173,7 +174,11 @@ support.placements(describe, "a program", function(launch_type)
     command:signal "KILL"
     command:wait_gone(2)
     if launch_type == "local_mt" then
-      support.shell("echo 'os.exit()' | XDG_RUNTIME_DIR=%s/run %s run -", command.folder, support.lp())
+      -- A process that is being killed has no words any more, but still its files and locks.
+      support.until_true("the run folder's end", function()
+        support.shell("echo 'os.exit()' | XDG_RUNTIME_DIR=%s/run %s run -", command.folder, support.lp())
+        return command:leftovers() == ""
+      end)
     end
     assert.equal("", command:leftovers())
   end)
@@ -207,7 +212,7 @@ end)
 describe("a script that launches nothing", function()
   teardown(support.clean)
 
-  it("ends with Ctrl-C while it computes", function()
+  interrupts("ends with Ctrl-C while it computes", function()
     local command = support.run("print 'busy' while true do end", nil, {background = true})
     command:wait_for("busy"):signal "INT"
     command:finish():expect(130)

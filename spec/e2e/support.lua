@@ -41,6 +41,11 @@ function support.lp()
   return os.getenv "LP_COMMAND" or support.shell "readlink /proc/$PPID/exe"
 end
 
+--- `it`, or `pending` under ThreadSanitizer, which holds signals back as long as code computes.
+function support.it_interrupts(it, pending)
+  return support.lp():find "/tsan/" and pending or it
+end
+
 --- Calls `condition` until it gives something true, which is returned.
 function support.until_true(what, condition, seconds)
   local deadline = lp.now() + (seconds or HANG)

@@ -22,6 +22,7 @@ function Server:fail(value) error(value, 0) end
 function Server:wait_cancelled()
   local ok, err = pcall(lp.sleep, 60)
   self.outcome = ok and "slept" or err.code
+  error(err, 0) -- an answer might be there before the caller's own time is over
 end
 
 function Server:how() return self.outcome end
