@@ -2,6 +2,7 @@
 #include "api/core.h"
 
 #include <lauxlib.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,7 +34,8 @@ static int wait_over(lua_State *L, int status, lua_KContext context) {
   return 0;
 }
 
-/* The time a wait of `seconds` at `index` ends, nil for ever; the task's deadline counts. */
+/* When a wait of the seconds at `index` is over; nil: never. (A deadline of the task's call
+ * cancels it by a timer of its own.) */
 static int64_t wait_due(lua_State *L, int index) {
   if (lua_isnoneornil(L, index)) return CLOCK_NEVER;
   int64_t span = clock_from_seconds(luaL_checknumber(L, index));
@@ -102,8 +104,10 @@ static int core_interrupt(lua_State *L) {
   task *task = task_of_token(L);
   const char *text = luaL_checkstring(L, 2);
   lua_settop(L, 2);
-  lua_rawsetp(L, LUA_REGISTRYINDEX, &interruption_key); /* the text has to stay */
-  lua_pushboolean(L, task && task_interrupt(task, LP_ABORTED, text));
+  bool waits = task && task->state == TASK_WAITING && task->shield == 0;
+  /* The text has to stay until the task has raised it: one under way is not replaced. */
+  if (waits) lua_rawsetp(L, LUA_REGISTRYINDEX, &interruption_key);
+  lua_pushboolean(L, waits && task_interrupt(task, LP_ABORTED, text));
   return 1;
 }
 
@@ -212,11 +216,17 @@ static int core_settle(lua_State *L) {
   return 0;
 }
 
+/* The count at `index`, nil: 0; one beyond an int is as good as the greatest. */
+static int opt_count(lua_State *L, int index) {
+  lua_Integer count = luaL_optinteger(L, index, 0);
+  return count > INT_MAX ? INT_MAX : (int)count;
+}
+
 /* limits(handlers at once or nil, calls waiting or nil, set of priority methods or nil) */
 static int core_limits(lua_State *L) {
   rpc *rpc = rpc_of(L);
-  rpc->max_running = (int)luaL_optinteger(L, 1, 0);
-  rpc->max_held = (int)luaL_optinteger(L, 2, 0);
+  rpc->max_running = opt_count(L, 1);
+  rpc->max_held = opt_count(L, 2);
   lua_settop(L, 3);
   keep(L, 3, &rpc->priority);
   return 0;

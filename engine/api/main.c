@@ -151,6 +151,7 @@ static int run_command(void) {
                           .open = open_command};
   host *host = host_new(&options, &fault);
   if (!host) return complain(&fault);
+  fault_set(&fault, LP_RESOURCE_EXHAUSTED, "no memory to start"); /* unless told otherwise */
   loop *loop = loop_new(host_engine(host), "main", &fault);
   node_request request = {
       .name = "main", .key = "main", .boot = {"lp.main", "boot", "", 0}, .open = open_command};
