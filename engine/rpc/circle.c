@@ -55,7 +55,7 @@ static void fail_circle(lua_State *L, pending *call, const char *list) {
   const char *self = call->peer->rpc->node->name;
   snprintf(text, sizeof text, "constructors wait for each other in a circle: %s -> %s", self,
            names);
-  hello_cancel(call->peer, call->id);
+  pending_give_up(call);
   client_fail(L, call, LP_FAILED_PRECONDITION, text);
 }
 

@@ -116,7 +116,7 @@ static pending *send_request(lua_State *L, peer *peer, int64_t due, fault *fault
 
 static void call_abandon(task *task) {
   pending *abandoned = task->waiting_for;
-  hello_cancel(abandoned->peer, abandoned->id);
+  pending_give_up(abandoned);
   pending_free(abandoned);
 }
 

@@ -4,7 +4,6 @@
 
 #include "rpc/client.h"
 #include "rpc/future.h"
-#include "rpc/hello.h"
 #include "rpc/pending.h"
 #include "rpc/remote.h"
 #include "runtime/failure.h"
@@ -93,6 +92,6 @@ static int expire(lua_State *L) {
 
 void client_expire(pending *late) {
   rpc *rpc = late->peer->rpc;
-  hello_cancel(late->peer, late->id);
+  pending_give_up(late);
   if (!node_enter(rpc->node, expire, late, NULL)) client_lose(rpc, late);
 }

@@ -5,7 +5,6 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "rpc/future.h"
-#include "rpc/hello.h"
 #include "rpc/pending.h"
 #include "runtime/failure.h"
 
@@ -251,7 +250,7 @@ static int future_cancel(lua_State *L) {
     task *task = future->task;
     if (call) {
       int reference = call->future;
-      hello_cancel(call->peer, call->id);
+      pending_give_up(call);
       pending_free(call);
       luaL_unref(L, LUA_REGISTRYINDEX, reference);
     }

@@ -188,7 +188,9 @@ void hello_bye(peer *peer, const char *text) {
 
 void hello_cancel(peer *peer, uint32_t id) {
   size_t start;
-  buffer *out = listens(peer) ? note_begin(peer, CANCEL_METHOD, 1, &start) : NULL;
+  /* Before the link is up it follows its request, which waits to be sent. */
+  bool early = peer->state == PEER_CONNECTING || peer->state == PEER_HELLO;
+  buffer *out = early || listens(peer) ? note_begin(peer, CANCEL_METHOD, 1, &start) : NULL;
   if (out) note_end(peer, start, frame_put_integer(out, id));
 }
 

@@ -177,6 +177,8 @@ void peer_down(peer *peer, lp_status status, const char *reason) {
   peer->window_bytes = RPC_WINDOW_BYTES;
   peer->consumed_bytes = 0;
   peer->consumed = 0;
+  peer->late = 0;
+  peer->late_bytes = 0;
   peer->broken = false;
   end_calls(peer, status, text);
   if (accepted) peer_unref(peer); /* the link's own reference */
@@ -197,7 +199,7 @@ static void credit_back(peer *peer, uint32_t count, size_t bytes) {
 
 static void on_response(lua_State *L, peer *peer, const frame *frame) {
   pending *found = pending_of(peer, frame->id);
-  size_t bytes = found ? found->bytes : 0;   /* of one given up it came back then */
+  size_t bytes = pending_credit(peer, found);
   if (found) client_answer(L, found, frame); /* else too late: dropped */
   credit_back(peer, 1, bytes);
 }
@@ -291,7 +293,7 @@ static void on_oversize(void *owner, uint64_t size, const uint8_t *head, size_t 
     return;
   }
   pending *found = pending_of(arrival->peer, id);
-  size_t bytes = found ? found->bytes : 0;
+  size_t bytes = pending_credit(arrival->peer, found);
   if (found) client_fail(arrival->L, found, LP_RESOURCE_EXHAUSTED, text);
   credit_back(arrival->peer, 1, bytes);
 }

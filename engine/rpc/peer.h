@@ -47,7 +47,9 @@ struct peer {
   int64_t window_bytes; /* the same in bytes; below 0 after a large one */
   uint32_t consumed;    /* notifications from there handled since the last credit */
   size_t consumed_bytes;
-  list waiters; /* tasks waiting for credit, by task.link */
+  uint32_t late;     /* calls given up that have not been answered yet */
+  size_t late_bytes; /* of those */
+  list waiters;      /* tasks waiting for credit, by task.link */
   lp_status end_status;
   char *end_text; /* why it is not open; NULL: never was */
   char *farewell; /* how the node there ended, in its own words, until it greets again */

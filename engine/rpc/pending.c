@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "rpc/client.h"
+#include "rpc/hello.h"
 
 enum { FIRST_SLOTS = 8 };
 
@@ -45,6 +46,7 @@ pending *pending_new(peer *peer) {
   while (peer->slots[peer->next_id & mask]) peer->next_id++; /* skips ids still in use */
   made->peer = peer;
   made->id = peer->next_id++;
+  made->bytes = 0;
   made->task = NULL;
   made->future = LUA_NOREF;
   timer_init(&made->timer, pending_timer);
@@ -52,6 +54,22 @@ pending *pending_new(peer *peer) {
   peer->pending_count++;
   peer_ref(peer);
   return made;
+}
+
+void pending_give_up(pending *pending) {
+  peer *peer = pending->peer;
+  hello_cancel(peer, pending->id);
+  peer->late++;
+  peer->late_bytes += pending->bytes;
+}
+
+size_t pending_credit(peer *peer, const pending *found) {
+  if (found) return found->bytes;
+  if (!peer->late) return 0; /* an answer nobody asked for */
+  size_t share = peer->late_bytes / peer->late;
+  peer->late--;
+  peer->late_bytes -= share;
+  return share;
 }
 
 void pending_detach(pending *pending) {

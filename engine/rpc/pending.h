@@ -21,7 +21,13 @@ pending *pending_new(peer *peer);
 pending *pending_of(peer *peer, uint32_t id);
 /* Forgets it: an answer that still comes is dropped. */
 void pending_free(pending *pending);
-/* The first half of that: off the peer's table, no timer; and the second. */
+/* Nobody waits for it any more: tells the other side, which answers all the same, and has the
+ * call's credit come back with that answer. pending_free or client_fail follows. */
+void pending_give_up(pending *pending);
+/* The bytes whose credit an answer brings back: those of `found`, or when it comes too late
+ * (NULL) a share of what was given up, so that in the end all is back. */
+size_t pending_credit(peer *peer, const pending *found);
+/* The first half of pending_free: off the peer's table, no timer; and the second. */
 void pending_detach(pending *pending);
 void pending_recycle(pending *pending);
 

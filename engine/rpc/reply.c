@@ -24,6 +24,8 @@ void reply_end_all(rpc *rpc, peer *peer, const uint32_t *id) {
     call *call = list_entry(each, struct call, link);
     if (peer && (call->peer != peer || (id && call->id != *id))) continue;
     if (!peer && server_can_answer(call)) server_refuse_ended(call->peer, call->id);
+    if (id && server_can_answer(call)) /* for the caller's credit */
+      server_refuse(call->peer, call->id, LP_CANCELLED, "the caller gave up");
     server_release(call);
   }
 }

@@ -128,13 +128,13 @@ static void log_error(lua_State *L, call *call, int index) {
   lua_pop(L, 1);
 }
 
-/* The task of a call has ended. With a reply taken the call lives on until that is used. */
-static void call_left(task *task, call *call, bool ok) {
+/* The task of a call has ended; with `later` the call lives on until its reply is used. */
+static void call_left(task *task, call *call, bool later) {
   rpc *rpc = call->peer->rpc;
   task->context = NULL;
   call->task = NULL;
   if (rpc->running-- == rpc->max_running && rpc->held) node_attend(rpc->node);
-  if (ok && call->reply) {
+  if (later) {
     list_push(&rpc->deferred, &call->link);
   } else {
     server_release(call);
@@ -144,10 +144,13 @@ static void call_left(task *task, call *call, bool ok) {
 static void call_done(lua_State *L, task *task, bool ok, int first) {
   call *call = task->context;
   fault fault;
+  bool later = ok && call->reply && task->cancelled == LP_OK;
   luaL_checkstack(L, 8, NULL);
   if (!ok && call->notify) {
     log_error(L, call, first);
-  } else if (server_can_answer(call) && !(ok && call->reply)) {
+  } else if (ok && call->reply && !later && server_can_answer(call)) {
+    server_refuse(call->peer, call->id, task->cancelled, "nobody waits for the deferred reply");
+  } else if (server_can_answer(call) && !later) {
     if (ok && server_answer(L, call, first, &fault) != LP_OK) {
       ok = false;
       lua_settop(L, first - 1);
@@ -155,7 +158,7 @@ static void call_done(lua_State *L, task *task, bool ok, int first) {
     }
     if (!ok) server_answer_error(L, call, first);
   }
-  call_left(task, call, ok);
+  call_left(task, call, later);
 }
 
 static void call_lost(task *task, lp_status status, const char *text) {
@@ -191,7 +194,8 @@ static void held_remove(rpc *rpc, held **place) {
   mem_free(gone);
 }
 
-/* Requests still held for `peer` (with this id, unless NULL) are forgotten. */
+/* Requests still held for `peer` (with this id, unless NULL) are forgotten. One whose caller
+ * gave up is answered nevertheless: the answer brings the caller's credit back. */
 static void held_drop(peer *peer, const uint32_t *id) {
   rpc *rpc = peer->rpc;
   for (held **place = &rpc->held; *place;) {
@@ -202,6 +206,7 @@ static void held_drop(peer *peer, const uint32_t *id) {
       place = &each->next;
       continue;
     }
+    if (id) server_refuse(peer, *id, LP_CANCELLED, "the caller gave up");
     held_remove(rpc, place);
   }
 }

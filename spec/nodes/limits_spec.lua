@@ -145,3 +145,62 @@ support.each(describe, "a memory limit", function(place)
     end)
   end)
 end)
+
+local Busy = {}
+Busy.__index = Busy
+function Busy.new() return setmetatable({gate = lp.Event()}, Busy) end
+function Busy:wait() self.gate:wait() end
+function Busy:open() self.gate:set() end
+function Busy:take(text) lp.sleep(60) return #text end
+function Busy:ping() return "pong" end
+
+function Busy:defer()
+  self.replies = self.replies or {}
+  table.insert(self.replies, lp.defer_reply())
+end
+
+--- More calls than a link's window has room for, each given up at once.
+local function give_up(client, method, times, ...)
+  for _ = 1, times do
+    assert.is_true(lp.with(client, {timeout = 60}).futures[method](client.futures, ...):cancel())
+  end
+end
+
+support.each(describe, "calls that were given up", function(place)
+  local function busy(use, options)
+    place(function(program)
+      return program:add_node(lp.CourierNode(Busy):options(options or {}), "busy")
+    end, function(client)
+      use(lp.with(client, {timeout = 60}))
+    end)
+  end
+
+  it("while they waited for a handler leave room for others", function()
+    busy(function(client)
+      local first = client.futures:wait()
+      give_up(client, "ping", 1100)
+      client:open()
+      first:result()
+      assert.equal("pong", client:ping())
+    end, {max_concurrency = 1, priority_methods = {"open"}})
+  end)
+
+  it("before their deferred reply leave room for others", function()
+    busy(function(client)
+      for _ = 1, 11 do
+        give_up(client, "defer", 100)
+        assert.equal("pong", client:ping())
+      end
+    end)
+  end)
+
+  it("in their handler give the room for their bytes back", function()
+    busy(function(client)
+      local text = ("x"):rep(8 << 20)
+      for _ = 1, 10 do
+        give_up(client, "take", 1, text)
+        assert.equal("pong", client:ping())
+      end
+    end)
+  end)
+end)
