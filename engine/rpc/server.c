@@ -354,7 +354,13 @@ static void dispatch_plain(lua_State *L, peer *peer, const frame *frame, int64_t
   }
   int count;
   fault fault;
-  if (codec_read(L, frame->body, frame->body_length, &rpc->codec, &count, &fault) != LP_OK)
+  codec codec, *rules = &rpc->codec;
+  if (peer->foreign) {
+    codec = rpc->codec;
+    codec.plain = true;
+    rules = &codec;
+  }
+  if (codec_read(L, frame->body, frame->body_length, rules, &count, &fault) != LP_OK)
     refuse(L, peer, frame, fault.status, fault.text);
   else if (!start_call(L, peer, frame, first, due))
     refuse(L, peer, frame, LP_RESOURCE_EXHAUSTED, "out of memory");

@@ -139,6 +139,22 @@ static bool alive(void) {
   return right;
 }
 
+static void test_a_stranger_may_not_send_clients(void) {
+  static const char request[] =
+      "\x94\x00\x05\xa4"
+      "echo\x91\xc7\x03\x01"
+      "a\x00"
+      "a";
+  begin();
+  stranger self = dial();
+  say(&self, request, sizeof request - 1, 64);
+  TURN_UNTIL(&at, (look(&self), self.length > 4 || self.closed));
+  CHECK(self.length > 4 && !memcmp(self.got, "\x94\x01\x05", 3));
+  CHECK(self.length > 4 && (uint8_t)self.got[3] != 0xc0); /* an error */
+  close(self.fd);
+  end();
+}
+
 #define BYTES(text) (text), sizeof(text) - 1
 
 static const struct {
@@ -277,6 +293,7 @@ static void test_random_bytes(void) {
 int main(void) {
   RUN(test_nodes_of_one_loop_call_each_other);
   RUN(test_nodes_of_two_loops_call_each_other);
+  RUN(test_a_stranger_may_not_send_clients);
   RUN(test_hostile_bytes_harm_only_their_own_link);
   RUN(test_hostile_bytes_byte_by_byte);
   RUN(test_a_stranger_that_leaves_in_the_middle_of_anything);
