@@ -130,10 +130,19 @@ static void flush_now(FILE *stream) {
   funlockfile(stream);
 }
 
+/* Nobody has decided it when the main chunk or the policy found no memory for that. */
+static int decided_status(void) {
+  static const char words[] = "lp: it ended before its status was known; is memory out?\n";
+  if (command.status >= 0) return command.status;
+  ssize_t written = write(STDERR_FILENO, words, sizeof words - 1);
+  (void)written;
+  return 1;
+}
+
 /* When nodes could not be stopped their threads still run: then only leaving at once,
  * without a word to them, is safe. */
 static int leave(host *host) {
-  int status = command.status < 0 ? 1 : command.status;
+  int status = decided_status();
   end_children();
   flush_now(stdout);
   flush_now(stderr);
