@@ -18,6 +18,8 @@ void methods_note_standard(lua_State *L, rpc *rpc) {
     lua_pop(L, 1);
   }
   lua_pop(L, 1);
+  lua_pushliteral(L, "__index");
+  rpc->index_name = luaL_ref(L, LUA_REGISTRYINDEX);
 }
 
 /* Is the table on top _G or a standard library's? By identity, since it is asked per call. */
@@ -31,7 +33,7 @@ static bool is_standard(lua_State *L, const rpc *rpc) {
 /* Pushes the table that the __index of the metatable of the object on top leads to. */
 static bool next_in_chain(lua_State *L, const rpc *rpc) {
   if (!lua_getmetatable(L, -1)) return false;
-  lua_pushliteral(L, "__index");
+  lua_rawgeti(L, LUA_REGISTRYINDEX, rpc->index_name);
   return lua_rawget(L, -2) == LUA_TTABLE && !is_standard(L, rpc);
 }
 
@@ -145,7 +147,6 @@ static bool find_bound(lua_State *L, const rpc *rpc, const char *method, size_t 
 }
 
 bool methods_find(lua_State *L, rpc *rpc, const char *method, size_t length) {
-  luaL_checkstack(L, 12, NULL);
   if (find_reserved(L, method, length)) return true;
   if (rpc->bound != LUA_NOREF) return find_bound(L, rpc, method, length);
   if (rpc->instance == LUA_NOREF) return false;

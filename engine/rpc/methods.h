@@ -9,7 +9,7 @@
 #define METHODS_REQUEST "lp.methods"
 
 /* Pushes the function a call of `method` runs, and what comes before the call's arguments (its
- * self, mostly); false: nothing of that name. */
+ * self, mostly); false: nothing of that name. Needs the stack a C function begins with. */
 bool methods_find(lua_State *L, rpc *rpc, const char *method, size_t length);
 /* Pushes the names that can be called, an array. */
 void methods_list(lua_State *L, rpc *rpc);

@@ -26,6 +26,7 @@ typedef struct rpc {
   const void *standard[RPC_STANDARD]; /* the same of tables whose functions are no methods */
   int instance, expose, constructor;  /* registry references; LUA_NOREF: none */
   const void *constructor_address;    /* lua_topointer of it, or NULL */
+  int index_name;                     /* registry reference of the string "__index" */
   int bound;                          /* what an instance bound itself, by name */
   int priority;                       /* set of methods that pass the limits below */
   int max_running, max_held;          /* handlers at once, calls waiting; 0: no limit */

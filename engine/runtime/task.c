@@ -48,6 +48,7 @@ static int slot_find(node *node) {
 }
 
 static task *task_create(lua_State *L, node *node) {
+  luaL_checkstack(L, 4, NULL);
   lua_State *co = lua_newthread(L);
   lua_pushvalue(L, -1);
   int anchor = luaL_ref(L, LUA_REGISTRYINDEX);
@@ -73,7 +74,6 @@ static task *task_create(lua_State *L, node *node) {
 
 task *task_new(lua_State *L, const task_kind *kind, void *context) {
   node *node = node_of(L);
-  luaL_checkstack(L, 4, NULL);
   list *idle = list_pop(&node->idle);
   if (idle) node->idle_count--;
   task *made = idle ? list_entry(idle, task, link) : task_create(L, node);
@@ -207,6 +207,12 @@ static void task_settle(task *task, int status) {
   }
 }
 
+/* Others only read it, so that no locked addition is needed. */
+static void count_resume(loop *loop) {
+  uint_fast64_t count = atomic_load_explicit(&loop->resumes, memory_order_relaxed);
+  atomic_store_explicit(&loop->resumes, count + 1, memory_order_relaxed);
+}
+
 void task_resume(task *task) {
   node *node = task->node;
   list_remove(&task->link);
@@ -224,7 +230,7 @@ void task_resume(task *task) {
   interrupt_running(node->loop, NULL);
   node->entered--;
   node->current = NULL;
-  atomic_fetch_add_explicit(&node->loop->resumes, 1, memory_order_relaxed);
+  count_resume(node->loop);
   task_settle(task, status);
 }
 

@@ -26,28 +26,37 @@ static inline bool refuse(const cursor *c, const char *what) {
   return false;
 }
 
+static inline bool refuse_token(const cursor *c, token_state state) {
+  return refuse(c, state == TOKEN_SHORT ? "truncated" : "invalid byte c1");
+}
+
 /* Passes the head of the next value. */
 static inline bool next(cursor *c, token *t) {
   token_state state = token_read(c->at, at_hand(c), t);
-  if (state != TOKEN_READ) return refuse(c, state == TOKEN_SHORT ? "truncated" : "invalid byte c1");
+  if (state != TOKEN_READ) return refuse_token(c, state);
   c->at += t->head;
   return true;
 }
 
 /* Passes one complete value, whatever is nested in it. */
 static bool skip_value(cursor *c, const uint8_t **value, size_t *length) {
-  const uint8_t *begin = c->at;
-  token t;
+  const uint8_t *begin = c->at, *at = begin, *end = c->end; /* to be kept in registers */
   for (uint64_t open = 1; open; open--) {
-    if (!next(c, &t)) return false;
-    if (token_payload(&t) > at_hand(c)) return refuse(c, "truncated");
-    c->at += token_payload(&t);
-    /* Each promised value takes a byte; this also keeps the sum from overflowing. */
-    if (token_children(&t) > at_hand(c)) return refuse(c, "truncated");
-    open += token_children(&t);
+    token t;
+    c->at = at; /* for refusals */
+    token_state state = token_read(at, (size_t)(end - at), &t);
+    if (state != TOKEN_READ) return refuse_token(c, state);
+    at += t.head;
+    /* One of the two is 0. Each promised value takes a byte, which also keeps the sum from
+     * overflowing. */
+    uint64_t payload = token_payload(&t), children = token_children(&t);
+    if (payload + children > (uint64_t)(end - at)) return refuse(c, "truncated");
+    at += payload;
+    open += children;
   }
   *value = begin;
-  *length = (size_t)(c->at - begin);
+  *length = (size_t)(at - begin);
+  c->at = at;
   return true;
 }
 
@@ -105,11 +114,10 @@ static bool read_call(cursor *c, frame *out, uint64_t elements) {
 static bool read_response(cursor *c, frame *out, uint64_t elements) {
   if (elements != 3) return refuse(c, "wrong number of elements");
   if (!read_number(c, UINT32_MAX, "the id is no uint32", &out->id)) return false;
-  if (!skip_value(c, &out->error, &out->error_length)) return false;
-  if (*out->error == 0xc0) {
-    out->error = NULL;
-    out->error_length = 0;
-  }
+  if (at_hand(c) && *c->at == 0xc0)
+    c->at++; /* no error */
+  else if (!skip_value(c, &out->error, &out->error_length))
+    return false;
   return skip_value(c, &out->body, &out->body_length);
 }
 
