@@ -248,9 +248,9 @@ host *host_new(const host_options *options, fault *fault) {
   made->events = LUA_NOREF;
   list_init(&made->loops);
   list_init(&made->nodes);
-  list_init(&made->children);
   list_init(&made->rundirs);
   host_loops_init(made);
+  host_children_init(made);
   if (host_equip(made, fault)) return made;
   host_dispose(made);
   return NULL;

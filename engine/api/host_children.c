@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "api/host_parts.h"
+#include "base/clock.h"
 #include "base/memory.h"
 #include "process/spawn.h"
 
@@ -20,6 +21,20 @@ typedef struct hosted_child {
   child *child;
   printer_source *sources[2]; /* stdout (or both), stderr */
 } hosted_child;
+
+enum { PARTIAL_NS = 200000000 };
+
+/* Lines that children began and do not end are shown after a moment. */
+static void on_partial(timer *fired) {
+  host *host = list_entry(fired, struct host, partial);
+  for (list *each = host->children.next; each != &host->children; each = each->next) {
+    hosted_child *one = list_entry(each, hosted_child, link);
+    for (int i = 0; i < 2; i++)
+      if (one->sources[i]) printer_source_tick(one->sources[i], clock_now());
+  }
+  if (!list_empty(&host->children))
+    timer_start(&host->engine.service->timers, fired, clock_now() + PARTIAL_NS);
+}
 
 static void source_ended(void *owner) {
   (void)owner;
@@ -110,6 +125,8 @@ static int host_spawn(lua_State *L) {
     return host_raise(L, &fault);
   }
   list_push(&host->children, &made->link);
+  if (!timer_running(&host->partial))
+    timer_start(&host->engine.service->timers, &host->partial, clock_now() + PARTIAL_NS);
   bool heard = true;
   for (int i = 0; i < 2 && out[i] >= 0; i++) {
     made->sources[i] =
@@ -147,7 +164,13 @@ static int host_kill_group(lua_State *L) {
   return 0;
 }
 
+void host_children_init(host *host) {
+  list_init(&host->children);
+  timer_init(&host->partial, on_partial);
+}
+
 void host_children_clear(host *host) {
+  timer_stop(&host->engine.service->timers, &host->partial);
   while (!list_empty(&host->children)) {
     hosted_child *one = list_entry(host->children.next, hosted_child, link);
     child_signal(one->child, SIGKILL, 1);

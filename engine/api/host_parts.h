@@ -28,7 +28,8 @@ struct host {
   size_t held_back; /* bytes counted as queued although the printer has them */
   list loops, nodes, children, rundirs;
   int shared_loops;
-  int events; /* registry reference of the service's handler */
+  int events;    /* registry reference of the service's handler */
+  timer partial; /* prints partial lines of children */
   timer tick;
   int64_t slice_ns; /* between ticks */
   poller_watch *signals;
@@ -71,6 +72,7 @@ void host_loop_drop(host *host, hosted_loop *hosted);
 void host_node_ended(host *host, uint64_t id);
 
 /* Kills what is left of the children, with their groups, and frees their watches. */
+void host_children_init(host *host);
 void host_children_clear(host *host);
 /* Signals that arrive at options.signal_fd are told to the policy. */
 void host_signals_watch(host *host);

@@ -2,6 +2,7 @@
  * see client.h. */
 #include <lauxlib.h>
 
+#include "base/clock.h"
 #include "rpc/client.h"
 #include "rpc/future.h"
 #include "rpc/pending.h"
@@ -53,7 +54,17 @@ static void answer_end(lua_State *L, pending *pending, bool ok, int count) {
   pending_recycle(pending);
 }
 
+/* An answer that comes behind its deadline is late, also when no timer has said so yet. */
+static bool is_late(const pending *pending) {
+  const timer *timer = pending->task ? &pending->task->timer : &pending->timer;
+  return timer_running(timer) && clock_now() >= timer->due;
+}
+
 void client_answer(lua_State *L, pending *pending, const frame *frame) {
+  if (is_late(pending)) {
+    client_fail(L, pending, LP_DEADLINE_EXCEEDED, "deadline exceeded: the answer came too late");
+    return;
+  }
   int count;
   answer_begin(pending);
   bool ok = push_answer(L, pending->peer->rpc, frame, &count);

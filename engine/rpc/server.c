@@ -211,16 +211,23 @@ static void held_drop(peer *peer, const uint32_t *id) {
   }
 }
 
-/* The handlers of calls from `peer` (of this id, unless NULL): their waits raise from now on. */
+/* The handlers of calls from `peer` (of this id, unless NULL): their waits raise from now on,
+ * and those that have not begun never do. */
 static void cancel_handlers(peer *peer, const uint32_t *id, const char *text) {
   node *node = peer->rpc->node;
   for (int i = 0; i < node->task_slots; i++) {
     task *task = node->tasks[i];
     if (!task || task->state == TASK_IDLE || task->kind != &call_kind) continue;
     call *call = task->context;
-    if (call && call->peer == peer && !call->notify && (!id || call->id == *id) &&
-        call->session == peer->session)
+    if (!call || call->peer != peer || call->notify || (id && call->id != *id) ||
+        call->session != peer->session)
+      continue;
+    if (task->started) {
       task_cancel(task, LP_CANCELLED, text);
+    } else { /* came together with its cancellation: it is not run at all */
+      peer->rpc->expired++;
+      task_close(task, LP_CANCELLED, text);
+    }
   }
 }
 

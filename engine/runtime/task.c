@@ -275,10 +275,17 @@ static int raise_cannot_wait(lua_State *L, task *task) {
                         blocking_place(L, task));
 }
 
+/* Looks at the clock itself: code that swallows its cancellation again and again may keep
+ * the timer from being looked at. */
+static bool is_overdue(task *task) {
+  if (task->cancelled != LP_OK && clock_now() >= task->grace.due) task->overdue = true;
+  return task->overdue;
+}
+
 task *task_before_wait(lua_State *L) {
   task *task = task_current(L);
   if (!node_can_yield(task->node, L) || task->node->closing) raise_cannot_wait(L, task);
-  if (task->overdue) {
+  if (is_overdue(task)) {
     task->node->mark = MARK_CLOSE;
     lua_yield(L, 0); /* does not return: the task is never resumed */
   }
