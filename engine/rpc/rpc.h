@@ -44,7 +44,7 @@ typedef struct rpc {
   struct pending *circle_call;
   uint32_t circle_id;
   bool stop_asked;    /* perhaps before on_stop was known */
-  uint64_t expired;   /* requests whose time was over before they ran */
+  uint64_t expired;   /* requests that were given up before they ran */
   bool look_for_lost; /* a spawned task failed: see whether anybody holds its future */
   bool settling;      /* it has just started and has left garbage */
   list listeners;     /* by listening.link */

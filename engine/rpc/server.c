@@ -164,6 +164,7 @@ static void call_done(lua_State *L, task *task, bool ok, int first) {
 static void call_lost(task *task, lp_status status, const char *text) {
   call *call = task->context;
   if (!call) return;
+  if (!task->started) call->peer->rpc->expired++;
   if (server_can_answer(call)) {
     char words[FAULT_TEXT + 64];
     snprintf(words, sizeof words, "node %s is unavailable: %s", task->node->name, text);
@@ -225,7 +226,6 @@ static void cancel_handlers(peer *peer, const uint32_t *id, const char *text) {
     if (task->started) {
       task_cancel(task, LP_CANCELLED, text);
     } else { /* came together with its cancellation: it is not run at all */
-      peer->rpc->expired++;
       task_close(task, LP_CANCELLED, text);
     }
   }
@@ -259,7 +259,6 @@ static void call_expired(timer *fired) {
     task_cancel(late->task, LP_DEADLINE_EXCEEDED, "deadline exceeded: the caller's time is over");
     return;
   }
-  late->peer->rpc->expired++;
   task_close(late->task, LP_DEADLINE_EXCEEDED, "deadline exceeded before the call began");
 }
 

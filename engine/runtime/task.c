@@ -213,9 +213,18 @@ static void count_resume(loop *loop) {
   atomic_store_explicit(&loop->resumes, count + 1, memory_order_relaxed);
 }
 
+/* It waited for its first turn until nobody needs it any more. */
+static bool came_too_late(const task *task) {
+  return !task->started && task->deadline != CLOCK_NEVER && clock_now() >= task->deadline;
+}
+
 void task_resume(task *task) {
   node *node = task->node;
   list_remove(&task->link);
+  if (came_too_late(task)) {
+    task_close(task, LP_DEADLINE_EXCEEDED, "deadline exceeded before the call began");
+    return;
+  }
   node->current = task;
   node->mark = MARK_NONE;
   task->state = TASK_RUNNING;
