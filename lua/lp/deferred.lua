@@ -57,7 +57,7 @@ function deferred.build(record)
   local ok, err = xpcall(run, errors.traced, record)
   record.building = nil
   if ok then return record.value end
-  err.message = ("%s: cannot be built: %s"):format(tostring(record), err.message)
+  err.message = ("lp.deferred defined at %s: cannot be built: %s"):format(record.where, err.message)
   record.failure = err
   error(err, 0)
 end
