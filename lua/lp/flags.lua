@@ -254,6 +254,7 @@ end
 local function shown_default(definition)
   local value = definition.default
   if value == nil then return "none" end
+  if value == "" then return '""' end
   if definition.type ~= "list" then return tostring(value) end
   return #value == 0 and "none" or table.concat(value, " ")
 end

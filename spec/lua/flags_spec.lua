@@ -110,7 +110,7 @@ describe("lp.flags", function()
 
   it("answers --help on stdout with status 0, sorted by name", function()
     local spec = {b = {2, "Second."}, a = {false, "First."}, c = {{}, "Third."},
-                  d = {"x", "Fourth.", choices = {"x", "y"}}}
+                  d = {"x", "Fourth.", choices = {"x", "y"}}, e = {"", "Fifth."}}
     for _, word in ipairs {"--help", "-h"} do
       local result = ending(spec, "--nope", word)
       assert.equal(0, result.status)
@@ -123,6 +123,7 @@ Flags:
   --b N                          Second. (default: 2)
   --c TEXT...                    Third. (default: none)
   --d TEXT                       Fourth. (one of x, y; default: x)
+  --e TEXT                       Fifth. (default: "")
   --help                         Show this text.
 ]], result.text)
     end
