@@ -355,8 +355,7 @@ static int core_log(lua_State *L) {
   int level = luaL_checkoption(L, 1, NULL, levels);
   size_t length;
   const char *text = luaL_checklstring(L, 2, &length);
-  node *node = node_of(L);
-  engine_post(node->engine, EVENT_LOG, node->id, level, node->key, text, length);
+  lines_log(node_of(L), level, text, length);
   return 0;
 }
 

@@ -7,8 +7,10 @@
 #include <unistd.h>
 
 #include "api/host_parts.h"
+#include "base/clock.h"
 #include "base/memory.h"
 #include "rpc/rpc.h"
+#include "runtime/lines.h"
 
 enum {
   PRINT_LIMIT = 1 << 20, /* bytes of output that wait for a slow reader */
@@ -81,6 +83,15 @@ static void on_room(void *owner) {
   host->held_back = 0;
 }
 
+/* `bytes` of what nodes had queued were given to the printer. */
+static void printed(host *host, size_t bytes) {
+  if (printer_full(host->printer)) {
+    host->held_back += bytes;
+  } else {
+    atomic_fetch_sub(&host->engine.output_queued, bytes);
+  }
+}
+
 static void print_event(host *host, const event *event) {
   char prefix[128];
   prefix_of(host, event->name, prefix, sizeof prefix);
@@ -90,11 +101,37 @@ static void print_event(host *host, const event *event) {
   } else {
     printer_text(host->printer, event->status, event->text, event->length);
   }
-  if (printer_full(host->printer)) {
-    host->held_back += event->length;
+  printed(host, event->length);
+}
+
+static void say_dropped(host *host) {
+  char words[96];
+  size_t dropped = atomic_exchange(&host->engine.logs_dropped, 0);
+  if (!dropped) return;
+  host->said_dropped = clock_now();
+  int length =
+      snprintf(words, sizeof words, "lp: warning: %zu lines of the log were dropped\n", dropped);
+  say(host, words, (size_t)length);
+}
+
+/* Here and not by the policy, which a flood of lines would keep from everything else. */
+static void print_log(host *host, const event *event) {
+  static const char *const levels[] = {"debug: ", "", "warning: ", "error: "};
+  char prefix[128];
+  const char *level = levels[event->status & 3];
+  size_t head = strlen(level), length = head + event->length;
+  char *text = mem_alloc(length + 1);
+  prefix_of(host, event->name, prefix, sizeof prefix);
+  if (clock_now() - host->said_dropped > 1000000000) say_dropped(host);
+  if (text) {
+    memcpy(text, level, head);
+    memcpy(text + head, event->text, event->length);
+    printer_lines(host->printer, 2, prefix, (int)(event->id % HUES), text, length);
+    mem_free(text);
   } else {
-    atomic_fetch_sub(&host->engine.output_queued, event->length);
+    atomic_fetch_add(&host->engine.logs_dropped, 1);
   }
+  printed(host, event->length + LINES_LOG_BYTES);
 }
 
 /* Kills the children and removes the run folders. */
@@ -114,13 +151,7 @@ static void on_event(engine *engine, const event *event) {
   host *host = engine->owner;
   switch (event->kind) {
     case EVENT_OUTPUT: print_event(host, event); break;
-    case EVENT_LOG:
-      host_tell(host, (told){.kind = "log",
-                             .first = event->status,
-                             .name = event->name,
-                             .text = event->text,
-                             .length = event->length});
-      break;
+    case EVENT_LOG: print_log(host, event); break;
     case EVENT_NODE_ENDED:
       if (event->id == host->service && (event->status != LP_OK || !host->closing))
         service_failed(host, event);
@@ -280,6 +311,7 @@ static void farewell_run(message *carried, void *at) {
     return;
   }
   host->closing = true;
+  say_dropped(host);
   say_lost(host, 1);
   if (!printer_merged(host->printer)) say_lost(host, 2);
   poller_watch_free(host->signals);

@@ -34,6 +34,7 @@ struct host {
   int64_t slice_ns; /* between ticks */
   poller_watch *signals;
   bool closing;          /* host_free is at work */
+  int64_t said_dropped;  /* when it was last said that log lines were dropped */
   bool said_failed;      /* that the policy failed */
   atomic_int live_nodes; /* for host_free, which another thread calls */
 };

@@ -19,6 +19,7 @@
 #include "rpc/server.h"
 #include "runtime/engine.h"
 #include "runtime/failure.h"
+#include "runtime/lines.h"
 
 /* ---- failing ---------------------------------------------------------------- */
 
@@ -62,9 +63,8 @@ void rpc_log(lua_State *L, const char *format, ...) {
   va_start(args, format);
   int length = vsnprintf(text, sizeof text, format, args);
   va_end(args);
-  node *node = node_of(L);
   size_t bytes = length < 0 ? 0 : (size_t)length < sizeof text ? (size_t)length : sizeof text - 1;
-  engine_post(node->engine, EVENT_LOG, node->id, 2, node->key, text, bytes);
+  lines_log(node_of(L), 2, text, bytes);
 }
 
 /* ---- spawned tasks ---------------------------------------------------------- */

@@ -44,7 +44,8 @@ typedef struct engine {
   pthread_mutex_t lock; /* guards the directory */
   entry *buckets[ENGINE_BUCKETS];
   atomic_uint_fast64_t next_id;
-  atomic_size_t output_queued; /* bytes of EVENT_OUTPUT not yet printed */
+  atomic_size_t output_queued; /* bytes of EVENT_OUTPUT and EVENT_LOG not yet printed */
+  atomic_size_t logs_dropped;  /* lines, since that was last said */
   int64_t spin_ns;             /* of loops for nodes, see loop.h */
 } engine;
 

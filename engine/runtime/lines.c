@@ -72,6 +72,17 @@ void lines_flush(node *node) {
   if (node->lines) lines_timer(&node->lines->timer);
 }
 
+void lines_log(node *node, int level, const char *text, size_t length) {
+  engine *engine = node->engine;
+  size_t bytes = length + LINES_LOG_BYTES;
+  if (!lines_full(node)) {
+    atomic_fetch_add(&engine->output_queued, bytes);
+    if (engine_post(engine, EVENT_LOG, node->id, level, node->key, text, length)) return;
+    atomic_fetch_sub(&engine->output_queued, bytes);
+  }
+  atomic_fetch_add(&engine->logs_dropped, 1);
+}
+
 bool lines_full(const node *node) {
   return atomic_load_explicit(&node->engine->output_queued, memory_order_relaxed) > LINES_QUEUE_MAX;
 }

@@ -27,4 +27,9 @@ void lines_flush(node *node);
 /* So much is under way that whoever prints should wait. */
 bool lines_full(const node *node);
 
+/* A line for the program's log, of a level as in lp.log, 0 to 3. It does not wait: while
+ * lines_full, or without memory, it is dropped and counted. */
+enum { LINES_LOG_BYTES = 128 }; /* what an event counts beside its text */
+void lines_log(node *node, int level, const char *text, size_t length);
+
 #endif

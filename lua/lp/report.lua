@@ -5,9 +5,6 @@ local core = require "lp.core"
 
 local report = {}
 
---- Prefix of a log line by the engine's number of its level.
-report.levels = {[0] = "debug: ", [1] = "", [2] = "warning: ", [3] = "error: "}
-
 local signals = {[1] = "SIGHUP", [2] = "SIGINT", [3] = "SIGQUIT", [4] = "SIGILL", [6] = "SIGABRT",
                  [7] = "SIGBUS", [8] = "SIGFPE", [9] = "SIGKILL", [11] = "SIGSEGV", [13] = "SIGPIPE",
                  [15] = "SIGTERM"}

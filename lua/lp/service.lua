@@ -520,10 +520,6 @@ local function on_event(kind, first, second, name, text)
   elseif kind == "child" then
     local node = processes[tonumber(name)]
     if node then separate.exited(node, first, second) end
-  elseif kind == "log" then
-    local node = runs[name:match("^[^/]*")] and runs[name:match("^[^/]*")].by_name[name:match("/(.*)$")]
-    local prefix = node and ("[%s] "):format(node.name) or ""
-    host.print(2, prefix, node and node.hue or -1, report.levels[first] .. text)
   elseif kind == "signal" then
     on_signal(first)
   end

@@ -4,7 +4,6 @@
 
 local core = require "lp.core"
 local hosting = require "lp.hosting"
-local report = require "lp.report"
 
 local host, command = core.host, core.command
 
@@ -83,8 +82,6 @@ end
 local function on_event(kind, first, second, _, text)
   if kind == "node" then
     on_node(first, second, text)
-  elseif kind == "log" then
-    host.print(2, "", -1, report.levels[first] .. text)
   elseif kind == "signal" then
     for _, id in pairs(nodes) do host.stop(id) end
   end

@@ -61,6 +61,20 @@ support.placements(describe, "output", function(launch_type)
     assert.is_true(expected == ended.out, #expected .. " bytes expected, got " .. #ended.out)
   end)
 
+  it("of a log that is written faster than printed is shown or counted, every line", function()
+    local ended = support.run([[
+      local lp = require "lp"
+      local program = lp.Program "flood"
+      program:add_node(lp.LuaNode(function()
+        for _ = 1, 200000 do lp.log.warning "x" end
+      end), "node")
+      return program]], {"--launch", launch_type}):expect(0)
+    local _, shown = ended.err:gsub("%[node/0%] warning: x\n", "")
+    local dropped = 0
+    for count in ended.err:gmatch "(%d+) lines of the log were dropped" do dropped = dropped + count end
+    assert.equal(200000, shown + dropped)
+  end)
+
   it("never mixes lines of many nodes and loses none", function()
     local ended = support.run([[
       local lp = require "lp"
