@@ -44,17 +44,6 @@ static hosted_dir *find_dir(host *host, const char *id) {
   return NULL;
 }
 
-/* rundir_write(id, name, text): a file in the folder, whole or not at all */
-static int host_rundir_write(lua_State *L) {
-  hosted_dir *held = find_dir(host_of(L), luaL_checkstring(L, 1));
-  size_t length;
-  fault fault;
-  const char *name = luaL_checkstring(L, 2), *text = luaL_checklstring(L, 3, &length);
-  if (held && rundir_write(&held->dir, name, text, length, &fault) != LP_OK)
-    return host_raise(L, &fault);
-  return 0;
-}
-
 static int host_rundir_remove(lua_State *L) {
   hosted_dir *held = find_dir(host_of(L), luaL_checkstring(L, 1));
   if (held) dir_remove(held);
@@ -85,7 +74,6 @@ void host_rundirs_clear(host *host) {
 
 const luaL_Reg host_rundir_functions[] = {
     {"rundir", host_rundir},
-    {"rundir_write", host_rundir_write},
     {"rundir_remove", host_rundir_remove},
     {"rundir_sweep", host_rundir_sweep},
     {"sweep", host_sweep},

@@ -35,11 +35,6 @@ static client *client_at(lua_State *L, int index) {
   return same && found->peer ? found : NULL;
 }
 
-peer *client_peer(lua_State *L, int index) {
-  client *found = client_at(L, index);
-  return found ? found->peer : NULL;
-}
-
 static client *client_check(lua_State *L, int index) {
   client *found = client_at(L, index);
   if (!found) luaL_typeerror(L, index, "client");
@@ -420,13 +415,6 @@ static int core_on_close(lua_State *L) {
   return 0;
 }
 
-/* disconnect(client): closes the link; what waits on it fails. */
-static int core_disconnect(lua_State *L) {
-  client *client = client_check(L, 1);
-  peer_down(client->peer, LP_UNAVAILABLE, luaL_optstring(L, 2, "the link was closed"));
-  return 0;
-}
-
 /* caller() -> a client of whoever called the handler that runs, or nil. */
 static int core_caller(lua_State *L) {
   peer *peer = server_caller(L);
@@ -446,7 +434,6 @@ const luaL_Reg client_functions[] = {
     {"dial", core_dial},
     {"refuse", core_refuse},
     {"on_close", core_on_close},
-    {"disconnect", core_disconnect},
     {"caller", core_caller},
     {NULL, NULL},
 };

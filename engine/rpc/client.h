@@ -11,7 +11,6 @@ void client_open(lua_State *L);
 /* Pushes a client of `peer` and takes over the caller's reference. When it raises (memory),
  * the reference stays until the node ends. */
 void client_push(lua_State *L, peer *peer);
-peer *client_peer(lua_State *L, int index); /* NULL: not a client */
 extern const luaL_Reg client_functions[];
 extern const codec_hooks client_codec_hooks;
 

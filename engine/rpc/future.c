@@ -27,7 +27,7 @@ enum { UV_VALUE = 1, UV_CALLBACKS = 2 };
 
 static const char metatable_key = 0;
 
-future *future_at(lua_State *L, int index) {
+static future *future_at(lua_State *L, int index) {
   future *found = lua_touserdata(L, index);
   if (!found || !lua_getmetatable(L, index)) return NULL;
   lua_rawgetp(L, LUA_REGISTRYINDEX, &metatable_key);

@@ -11,7 +11,6 @@ typedef struct future future;
 void future_open(lua_State *L);
 /* Pushes a pending future. */
 future *future_push(lua_State *L);
-future *future_at(lua_State *L, int index); /* NULL: not one */
 /* Settles the future at `index` with the `count` values on top (ok) or the error on top;
  * pops them. Does nothing when it is settled already. */
 void future_settle(lua_State *L, int index, bool ok, int count);
