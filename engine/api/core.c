@@ -209,10 +209,13 @@ static int core_unserve(lua_State *L) {
   return 0;
 }
 
+enum { SETTLE_BYTES = 1 << 20 };
+
 /* settle(): the node has started; what that left behind is collected as soon as the node has
- * nothing to do. */
+ * nothing to do. Beside what a large node has made of its own it would not be noticed. */
 static int core_settle(lua_State *L) {
-  rpc_of(L)->settling = true;
+  rpc *rpc = rpc_of(L);
+  rpc->settling = atomic_load(&rpc->node->memory_bytes) < SETTLE_BYTES;
   return 0;
 }
 

@@ -156,7 +156,8 @@ function runtime.boot(bytes)
   require "lp.stdio"
   require "lp.require"
   local lifecycle = require "lp.lifecycle"
-  core.connector(require "lp.connector")
+  -- Loaded by the first call to another process; most nodes make none.
+  core.connector(function(...) return require "lp.connector"(...) end)
   core.on_stop(lifecycle.stopped)
   local values = unpack_bundle(spec)
   local args = table.pack(table.unpack(values, 2, values.n))

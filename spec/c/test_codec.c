@@ -216,6 +216,19 @@ static void test_strings_are_text_or_bytes(void) {
                 "for _, s in ipairs{...} do assert(s == 'a') end return select('#', ...) == 6"));
 }
 
+static void test_long_strings_are_checked_as_they_are_copied(void) {
+  static char from[70000], to[sizeof from];
+  static const size_t places[] = {0, 8190, 8191, 8192, 65534, sizeof from - 3};
+  for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+    memset(from, 'a', sizeof from);
+    CHECK(text_copy(to, from, sizeof from));
+    memcpy(from + places[i], "\xe2\x82\xac", 3);
+    CHECK(text_copy(to, from, sizeof from) && !memcmp(from, to, sizeof from));
+    from[places[i] + 2] = 'a';
+    CHECK(!text_copy(to, from, sizeof from) && !memcmp(from, to, sizeof from));
+  }
+}
+
 static void test_utf8_is_told_from_bytes(void) {
   static const char *const good[] = {"",
                                      "a",
@@ -1017,6 +1030,7 @@ int main(void) {
   RUN_FRESH(test_floats_stay_floats_to_the_bit);
   RUN_FRESH(test_nil_and_booleans);
   RUN_FRESH(test_strings_are_text_or_bytes);
+  RUN_FRESH(test_long_strings_are_checked_as_they_are_copied);
   RUN_FRESH(test_utf8_is_told_from_bytes);
   RUN_FRESH(test_keys_one_to_n_make_an_array);
   RUN_FRESH(test_other_keys_make_a_map);

@@ -226,3 +226,18 @@ support.each(describe, "inside a node", function(place)
     end)
   end)
 end)
+
+local Small = {}
+Small.__index = Small
+function Small.new() return setmetatable({}, Small) end
+function Small:kept() return collectgarbage "count", package.loaded["lp.runtime"] end
+
+support.each(describe, "inside a node that needs little", function(place)
+  it("little is kept of what it took to start", function()
+    serve(place, Small, function(node)
+      local kib, runtime = node:kept()
+      assert(kib < 100, ("%.0f KiB of Lua memory"):format(kib))
+      assert.is_nil(runtime)
+    end)
+  end)
+end)
