@@ -332,7 +332,7 @@ describe("programs", function()
 
     it("would be seen to need more, were its queues without bounds", function()
       local result = run_changed("lp%.Queue%(flags%.places%)", "lp.Queue()",
-                                 "--lp_termination_notice_secs=0.5")
+                                 "--pause=0.05", "--lp_termination_notice_secs=0.5")
       assert.equal(1, result.status)
       assert.truthy(result.err:find("node stage%d/0 failed: [^\n]*memory"), result.err)
     end)
