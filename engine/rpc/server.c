@@ -151,6 +151,11 @@ static void call_done(lua_State *L, task *task, bool ok, int first) {
   } else if (ok && call->reply && !later && server_can_answer(call)) {
     server_refuse(call->peer, call->id, task->cancelled, "nobody waits for the deferred reply");
   } else if (server_can_answer(call) && !later) {
+    if (ok && task->cancelled == LP_DEADLINE_EXCEEDED) { /* what it made of that is too late */
+      ok = false;
+      lua_settop(L, first - 1);
+      failure_push(L, LP_DEADLINE_EXCEEDED, task->raise_text);
+    }
     if (ok && server_answer(L, call, first, &fault) != LP_OK) {
       ok = false;
       lua_settop(L, first - 1);

@@ -117,7 +117,7 @@ support.each(describe, "limits", function(place)
     busy(place, {max_concurrency = 2, priority_methods = {"open", "running", "peak"}}, function(node)
       local futures = {}
       for i = 1, 10 do futures[i] = node.futures:work(i) end
-      repeat until node:running() == 2
+      repeat lp.sleep(0.01) until node:running() == 2
       node:open()
       local results = lp.gather(futures)
       assert.same({n = 10, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, results)
@@ -141,7 +141,7 @@ support.each(describe, "limits", function(place)
   it("priority methods answer while every handler is busy", function()
     busy(place, {max_concurrency = 1, priority_methods = {"running", "open"}}, function(node)
       local first, second = node.futures:work(1), node.futures:work(2)
-      repeat until node:running() == 1
+      repeat lp.sleep(0.01) until node:running() == 1
       assert.is_false(second:done())
       node:open()
       assert.equal(1, first:result())
@@ -152,7 +152,7 @@ support.each(describe, "limits", function(place)
   it("a call that waits too long for a handler is not run", function()
     busy(place, {max_concurrency = 1, priority_methods = {"running", "open"}}, function(node)
       local first = node.futures:work(1)
-      repeat until node:running() == 1
+      repeat lp.sleep(0.01) until node:running() == 1
       local late = raised(function() return lp.with(node, {timeout = 0.05}):work(2) end)
       assert.equal("deadline_exceeded", late.code)
       node:open()
@@ -233,7 +233,7 @@ support.each(describe, "deferred replies", function(place)
   it("that are lost say so, with the handler's place", function()
     serve(place, Later, function(later)
       local future = later.futures:lose()
-      repeat later:collect() until future:done()
+      repeat later:collect() lp.sleep(0.01) until future:done()
       local err = raised(future.result, future)
       contains("no reply", err)
       contains("server_spec.lua:", err)
