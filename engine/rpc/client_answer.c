@@ -1,6 +1,7 @@
 /* The way back of an answer, or of what comes in its place, to the task or future that waits;
  * see client.h. */
 #include <lauxlib.h>
+#include <stdio.h>
 
 #include "base/clock.h"
 #include "rpc/client.h"
@@ -60,9 +61,23 @@ static bool is_late(const pending *pending) {
   return timer_running(timer) && clock_now() >= timer->due;
 }
 
+/* The same error as if its timer had come first: a task that waits raises its own. */
+static void fail_late(lua_State *L, pending *pending) {
+  if (!pending->task) {
+    char text[256];
+    snprintf(text, sizeof text, "deadline exceeded: no answer from %s within its time",
+             pending->peer->name);
+    client_fail(L, pending, LP_DEADLINE_EXCEEDED, text);
+    return;
+  }
+  answer_begin(pending);
+  pending->task->timed_out = true;
+  answer_end(L, pending, true, 0);
+}
+
 void client_answer(lua_State *L, pending *pending, const frame *frame) {
   if (is_late(pending)) {
-    client_fail(L, pending, LP_DEADLINE_EXCEEDED, "deadline exceeded: the answer came too late");
+    fail_late(L, pending);
     return;
   }
   int count;
@@ -96,8 +111,7 @@ void client_lose(rpc *rpc, pending *begun) {
 }
 
 static int expire(lua_State *L) {
-  client_fail(L, lua_touserdata(L, 1), LP_DEADLINE_EXCEEDED,
-              "deadline exceeded: no answer within its time");
+  fail_late(L, lua_touserdata(L, 1));
   return 0;
 }
 
