@@ -198,6 +198,12 @@ static int host_forget(lua_State *L) {
   return 0;
 }
 
+/* returns(key, whether): see engine_returns */
+static int host_returns(lua_State *L) {
+  engine_returns(&host_of(L)->engine, luaL_checkstring(L, 1), lua_toboolean(L, 2));
+  return 0;
+}
+
 /* spin(microseconds): how long the loops made from now on look for work before they sleep */
 static int host_spin(lua_State *L) {
   lua_Integer wanted = luaL_checkinteger(L, 1);
@@ -207,8 +213,8 @@ static int host_spin(lua_State *L) {
 }
 
 static const luaL_Reg host_functions[] = {
-    {"print", host_print}, {"events", host_events}, {"forget", host_forget}, {"spin", host_spin},
-    {NULL, NULL},
+    {"print", host_print},     {"events", host_events}, {"forget", host_forget},
+    {"returns", host_returns}, {"spin", host_spin},     {NULL, NULL},
 };
 
 static int open_host(lua_State *L) {

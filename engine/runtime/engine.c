@@ -9,6 +9,7 @@ struct entry {
   entry *next;
   mailbox *box; /* NULL once the node has ended */
   uint64_t id;
+  bool returns; /* when it ends it is started again: see engine_returns */
   lp_status status;
   char *text; /* how it ended */
   char key[];
@@ -86,6 +87,13 @@ void engine_end(engine *engine, const char *key, lp_status status, const char *t
   pthread_mutex_unlock(&engine->lock);
 }
 
+void engine_returns(engine *engine, const char *key, bool returns) {
+  pthread_mutex_lock(&engine->lock);
+  entry **place = entry_place(engine, key);
+  if (*place || (returns && entry_new(place, key))) (*place)->returns = returns;
+  pthread_mutex_unlock(&engine->lock);
+}
+
 void engine_forget(engine *engine, const char *prefix) {
   size_t length = strlen(prefix);
   pthread_mutex_lock(&engine->lock);
@@ -107,7 +115,7 @@ lp_status engine_find(engine *engine, const char *key, place *out, fault *fault)
   pthread_mutex_lock(&engine->lock);
   entry *found = *entry_place(engine, key);
   lp_status status = LP_OK;
-  if (!found) {
+  if (!found || (!found->box && found->returns)) {
     status = fault_set(fault, LP_NOT_FOUND, "no node %s in this process", key);
   } else if (!found->box) {
     status = fault_set(fault, LP_UNAVAILABLE, "%s", found->text ? found->text : "the node ended");

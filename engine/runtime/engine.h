@@ -58,6 +58,9 @@ void engine_fini(engine *engine);
 lp_status engine_add(engine *engine, const char *key, mailbox *box, uint64_t id, message *ahead);
 /* The node of `key` ended: later look-ups say how. */
 void engine_end(engine *engine, const char *key, lp_status status, const char *text);
+/* Whether the node of `key` is started again when it ends. Until it is back it is as if it were
+ * of another process: whoever looks for it asks the policy, which knows when. */
+void engine_returns(engine *engine, const char *key, bool returns);
 /* Removes every entry whose key begins with `prefix` and that has ended. */
 void engine_forget(engine *engine, const char *prefix);
 

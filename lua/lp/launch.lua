@@ -136,7 +136,7 @@ local function pack_node(node, packing, classes)
 end
 
 --- Options that have a name and a check but no effect yet: better refused than ignored.
-local not_yet = {"on_full", "on_failure", "restart", "listen"}
+local not_yet = {"on_full", "listen"}
 
 local function check_options(program)
   for _, node in ipairs(program:all_nodes()) do
@@ -144,6 +144,9 @@ local function check_options(program)
       if node.settings[name] ~= nil then
         return ("node %s: option %s is not available in this version"):format(node.name, name)
       end
+    end
+    if node.settings.restart and node.settings.on_failure ~= "restart" then
+      return ("node %s: option restart has no effect without on_failure = \"restart\""):format(node.name)
     end
   end
 end
@@ -271,17 +274,44 @@ function Run:__close(err)
   close(self)
 end
 
+--- The name of a node of this run, from a name or a handle.
+local function node_name(run, what, node, level)
+  local name = handle.is(node) and handle.node(node).name or node
+  if type(name) == "string" and run.names[name] then return name end
+  error(("run:%s: program %q has no node %s"):format(what, run.name, options.describe(name)), level + 1)
+end
+
 --- A client of one of its nodes.
 -- @param node a name, "producer/0", or a handle
 function Run:client(node)
   check_run(self, "client(node)")
-  local name = handle.is(node) and handle.node(node).name or node
-  if type(name) ~= "string" or not self.names[name] then
-    error(("run:client: program %q has no node %s"):format(self.name, options.describe(name)), 2)
-  end
+  local name = node_name(self, "client", node, 2)
   local client = core.client(self.id .. "/" .. name, name)
   local wanted = handle.is(node) and handle.options(node)
   return wanted and core.with(client, wanted) or client
+end
+
+--- Kills a node, as a crash would: its `on_failure` says what comes of that.
+-- @param node a name, "producer/0", or a handle
+function Run:kill(node)
+  check_run(self, "kill(node)")
+  service():kill_node(self.id, node_name(self, "kill", node, 2), "the launcher")
+end
+
+--- Stops a node, starts it again and returns when it runs. Its clients find it.
+-- @param node a name, "producer/0", or a handle
+function Run:restart(node)
+  check_run(self, "restart(node)")
+  service():restart_node(self.id, node_name(self, "restart", node, 2), "the launcher")
+end
+
+--- What is known of each node.
+-- @treturn table array of {name=, label=, index=, kind=, state=, seconds= (in that state), pid=,
+--   restarts=, failures=, last_error=, ended= (how)}; `state` is "starting", "running", "ending",
+--   "restarting" or "ended"
+function Run:nodes()
+  check_run(self, "nodes()")
+  return service():describe_nodes(self.id)
 end
 
 function Run:__tostring()

@@ -1,0 +1,206 @@
+--- A node, as its launcher sees it: started, perhaps more than once, and ended.
+--
+--     starting -> running -> ending -> ended
+--         ^                    |
+--         +---- restarting <---+
+--
+-- `ready` is an event of the state: set when the node runs or has ended, a new one each
+-- time it is on its way back. Where it runs is its placement's affair.
+-- @module lp.service.node
+
+local core = require "lp.core"
+local policy = require "lp.service.policy"
+local report = require "lp.report"
+local sync = require "lp.sync"
+
+local host = core.host
+
+local Node = {}
+Node.__index = Node
+
+--- A package larger than this is let go of once its node has it, unless the node's policy
+-- says it may be needed again.
+local KEPT_PACKAGE = 1 << 20
+
+local GRACE = 1 -- seconds between cancelling and killing
+
+--- @tparam table record of lp.launch
+function Node.new(run, record)
+  local node = setmetatable({
+    run = run, record = record, name = record.name, key = run.id .. "/" .. record.name,
+    hue = #run.nodes % 6, state = "starting", ready = sync.Event(), since = core.now(),
+    policy = policy.of(record.options), history = {}, restarts = 0, failures = 0,
+  }, Node)
+  table.insert(run.nodes, node)
+  run.alive = run.alive + 1
+  run.by_name[record.name] = node
+  return node
+end
+
+--- What every node is told about its run.
+function Node:spec()
+  local record, settings = self.record, self.run.settings
+  record.run, record.program = self.run.id, self.run.name
+  record.launch_type, record.seed = settings.launch_type, settings.seed
+  record.log_level = settings.log_level
+  return record
+end
+
+function Node:print(text)
+  host.print(2, ("[%s] "):format(self.name), self.hue, text)
+end
+
+local function set_state(node, name)
+  node.state, node.since = name, core.now()
+  node.run:touch()
+end
+
+-- ---------------------------------------------------------------- starting
+
+function Node:start()
+  local ok, err = pcall(self.placement.start, self)
+  if not ok then self:ended(1, "it could not be started: " .. tostring(err)) end
+end
+
+--- Called by the placement: the node has its package.
+function Node:started()
+  local restartable = self.policy.on_failure == "restart"
+  if not restartable and #(self.record.bundle or "") > KEPT_PACKAGE then self.record.bundle = nil end
+  if self.state ~= "starting" then return end
+  set_state(self, "running")
+  self.ready:set()
+  if self.run.state == "stopping" then self.placement.stop(self) end
+end
+
+--- Is it not there, but will be, or will have ended, in a moment?
+function Node:is_coming()
+  return self.state == "starting" or self.state == "restarting" or self.state == "ending"
+end
+
+--- From now on whoever asks for the node waits.
+local function unready(node, name)
+  local ready = node.ready
+  node.ready = sync.Event()
+  set_state(node, name)
+  ready:set()
+end
+
+-- ---------------------------------------------------------------- ending
+
+--- It has said how it ended; its process has not yet.
+function Node:ending(status, text)
+  if self.state == "ended" then return end
+  self.said = {status, text}
+  if self.state ~= "ending" then unready(self, "ending") end
+end
+
+--- Starts it again after `delay` seconds, unless the program stops before.
+local function come_back(node, delay)
+  unready(node, "restarting")
+  node.said, node.restart_asked = nil, nil
+  node.restarts = node.restarts + 1
+  core.start(function()
+    local run, due = node.run, core.now() + delay
+    while run.state == "running" and run:wait_change(due) do end
+    if run.state ~= "running" then return node:gone(1, node.last_error) end
+    set_state(node, "starting")
+    node:start()
+  end)
+end
+
+--- The instance has ended: `status` 0 is well, anything else a failure or a kill.
+function Node:ended(status, text)
+  if self.state == "ended" or self.state == "restarting" then return end
+  if self.run.state == "running" and self.restart_asked then return come_back(self, 0) end
+  if status == 0 or self.was_killed then return self:gone(status, text) end
+  self.failures, self.last_error = self.failures + 1, report.ending(text)
+  if not self:judge(text) then self:gone(status, text) end
+end
+
+--- What its failure means. True: it will be back.
+function Node:judge(text)
+  local message, trace = report.split(text)
+  trace = trace and "\n" .. trace or ""
+  if self.run.state ~= "running" then
+    self:print(("node %s failed while the program was stopping: %s"):format(self.name, message))
+    return false
+  end
+  local verdict, detail = policy.decide(self.policy, self.history, core.now())
+  if verdict == "restart" then
+    self:print(("node %s failed: %s%s\nIt is started again in %g s (restart %d).")
+               :format(self.name, message, trace, detail, self.restarts + 1))
+    come_back(self, detail)
+    return true
+  elseif verdict == "ignore" then
+    self:print(("node %s failed, the others go on: %s%s"):format(self.name, message, trace))
+    return false
+  end
+  if detail then message = message .. "; " .. detail end
+  self:print(("node %s failed: %s%s"):format(self.name, message, trace))
+  self.run.failure = {node = self.name, message = message, trace = trace ~= "" and trace:sub(2) or nil}
+  return false
+end
+
+--- It has ended for good. A failure that is the program's stops the others.
+function Node:gone(status, text)
+  if self.state == "ended" then return end
+  self.how, self.status = text, status
+  host.returns(self.key, false)
+  set_state(self, "ended")
+  self.ready:set()
+  local run = self.run
+  run:node_gone()
+  if run.failure then run:stop() end
+end
+
+-- ---------------------------------------------------------------- orders from outside
+
+--- Kills the instance; its policy says what comes of that.
+function Node:kill(why)
+  self.doom = why
+  self.placement.destroy(self, why)
+end
+
+--- Ends the instance in order, or when it does not within the notice by force.
+local function end_instance(node)
+  local run, notice, restarts = node.run, node.run.notice, node.restarts
+  local function is_over() return node.restarts ~= restarts or node.state == "ended" end
+  local function wait(seconds)
+    local deadline = seconds and core.now() + seconds
+    while not is_over() and run:wait_change(deadline) do end
+    return is_over()
+  end
+  if notice ~= 0 then node.placement.stop(node) end
+  if wait(notice >= 0 and notice or nil) then return end
+  node.placement.cancel(node)
+  if not wait(GRACE) then node.placement.destroy(node, "it was killed: it did not stop in time") end
+end
+
+--- Ends it and starts it again, whatever its policy. The callers wait until it is back.
+function Node:restart()
+  if not self.record.bundle then
+    error(("node %s: its package of more than %d bytes was not kept; give it on_failure = \"restart\"")
+          :format(self.name, KEPT_PACKAGE), 0)
+  end
+  if self.state == "ended" then
+    self.run.alive = self.run.alive + 1
+    return come_back(self, 0)
+  end
+  if self.restart_asked or self.state == "restarting" then return end
+  while self:is_coming() do self.ready:wait() end
+  self.restart_asked = true
+  self.placement.returns(self)
+  core.start(end_instance, self)
+  local restarts = self.restarts
+  while self.restarts == restarts and self.state ~= "ended" do self.run:wait_change() end
+end
+
+--- For lists: plain values only.
+function Node:describe()
+  return {name = self.name, label = self.record.label, index = self.record.index,
+          kind = self.record.kind, state = self.state, seconds = core.now() - self.since,
+          pid = self.placement.pid(self), restarts = self.restarts, failures = self.failures,
+          last_error = self.last_error, ended = self.state == "ended" and report.ending(self.how) or nil}
+end
+
+return Node

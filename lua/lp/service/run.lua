@@ -1,0 +1,102 @@
+--- A run: a launched program, as its launcher sees it.
+-- @module lp.service.run
+
+local core = require "lp.core"
+local shutdown = require "lp.service.shutdown"
+local state = require "lp.service.state"
+local sync = require "lp.sync"
+
+local host = core.host
+
+local Run = {}
+Run.__index = Run
+
+--- Letters and digits of a name, for a folder's.
+local function slug(name)
+  return name:gsub("[^%w_-]", "_"):sub(1, 24)
+end
+
+--- Its folder is made at launch.
+function Run.new(name)
+  local id = ("%s-%d-%d"):format(slug(name), host.pid(), state.serial())
+  local run = setmetatable({id = id, name = name, nodes = {}, by_name = {}, state = "new",
+                            alive = 0, killed = {}, changed = sync.Event()}, Run)
+  state.runs[id] = run
+  return run
+end
+
+--- Something about the run has changed: whoever waits looks again.
+function Run:touch()
+  local changed = self.changed
+  self.changed = sync.Event()
+  changed:set()
+end
+
+--- Waits for a change, or `deadline` (nil: for ever). False: it has come.
+function Run:wait_change(deadline)
+  local left = deadline and deadline - core.now()
+  if left and left <= 0 then return false end
+  self.changed:wait(left)
+  return true
+end
+
+--- Waits until the run has ended, or `deadline` (nil: for ever) has come.
+function Run:wait_ended(deadline)
+  while self.state ~= "ended" do
+    if not self:wait_change(deadline) then return false end
+  end
+  return true
+end
+
+function Run:living()
+  local list = {}
+  for _, node in ipairs(self.nodes) do
+    if node.state ~= "ended" then list[#list + 1] = node end
+  end
+  return list
+end
+
+--- Where the service listens for the run's processes.
+function Run:control_path()
+  if not self.control then
+    self.control = self.folder .. "/control"
+    host.listen(0, self.control)
+  end
+  return self.control
+end
+
+--- A path for one more socket.
+function Run:socket_path()
+  return ("%s/s%d"):format(self.folder, state.serial())
+end
+
+--- What `wait_run` answers.
+function Run:outcome(timed_out)
+  return {ended = self.state == "ended", failure = self.failure, signal = self.signal,
+          killed = self.killed, timed_out = timed_out}
+end
+
+--- Asks the nodes to stop, and sees to it that they do.
+function Run:stop()
+  if self.state ~= "running" then return end
+  self.state = "stopping"
+  self:touch()
+  core.start(shutdown, self)
+end
+
+--- One node less; the last one ends the run.
+function Run:node_gone()
+  self.alive = self.alive - 1
+  if self.alive == 0 then self:finish() end
+  self:touch()
+end
+
+function Run:finish()
+  if self.state == "ended" then return end
+  self.state = "ended"
+  if self.control then host.unlisten(self.control) end
+  if self.folder then host.rundir_remove(self.id) end
+  host.forget(self.id)
+end
+
+return Run

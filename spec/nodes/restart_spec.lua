@@ -1,0 +1,169 @@
+--- on_failure and restart: what the failure of a node means.
+local lp = require "lp"
+local support = require "spec.nodes.support"
+local raised, contains = support.raised, support.contains
+
+local Worker = {}
+Worker.__index = Worker
+
+function Worker.new() return setmetatable({calls = 0}, Worker) end
+function Worker:ping() self.calls = self.calls + 1 return self.calls end
+function Worker:fail() lp.spawn(function() error "broken on purpose" end) end
+function Worker:pid() return lp.context().pid end
+function Worker:compute() while true do end end
+
+--- Calls a worker on behalf of whoever asks.
+local Caller = {}
+Caller.__index = Caller
+function Caller.new(worker) return setmetatable({worker = worker}, Caller) end
+function Caller:ping() return self.worker:ping() end
+
+local function state_of(run, name)
+  for _, node in ipairs(run:nodes()) do
+    if node.name == name then return node end
+  end
+end
+
+--- Waits until a node's record satisfies `condition`.
+local function until_node(run, name, condition)
+  local node
+  repeat
+    lp.sleep(0.01)
+    node = state_of(run, name)
+  until condition(node)
+  return node
+end
+
+--- Fails the worker and waits until it was started again.
+local function fail(run, worker, name)
+  local before = state_of(run, name).restarts
+  worker.notify:fail()
+  return until_node(run, name, function(node) return node.restarts > before and node.state == "running" end)
+end
+
+support.each(describe, "a node that fails", function(place)
+  local function program(options)
+    return function(graph)
+      local worker = graph:add_node(lp.CourierNode(Worker):options(options or {}), "worker")
+      return worker, graph:add_node(lp.CourierNode(Caller, worker), "caller")
+    end
+  end
+
+  local often = {on_failure = "restart", restart = {max = 20, within = 60, backoff = 0.001}}
+
+  it("stops the program when nothing else is said", function()
+    place:failing(function(graph)
+      graph:add_node(lp.CourierNode(Worker), "other")
+      graph:add_node(lp.LuaNode(function() error "broken on purpose" end), "bad")
+    end, function(err) contains("node bad/0 failed: ", err) contains("broken on purpose", err) end)
+  end)
+
+  it("is started again with on_failure = restart, and its clients find it", function()
+    place(program(often), function(worker, caller, run)
+      assert.equal(1, worker:ping())
+      assert.equal(2, caller:ping())
+      local node = fail(run, worker, "worker/0")
+      assert.equal(1, node.restarts)
+      assert.equal(1, node.failures)
+      contains("broken on purpose", node.last_error)
+      assert.equal(1, caller:ping())
+      assert.equal(2, worker:ping())
+    end)
+  end)
+
+  it("is waited for by calls that come while it is away", function()
+    local slow = {on_failure = "restart", restart = {backoff = 0.2}}
+    place(program(slow), function(worker, caller, run)
+      assert.equal(1, caller:ping())
+      worker.notify:fail()
+      until_node(run, "worker/0", function(node) return node.state == "restarting" end)
+      assert.equal(1, caller:ping())
+      assert.equal(2, worker:ping())
+    end)
+  end)
+
+  it("stops the program when it fails more often than restart.max allows", function()
+    local run
+    place:failing(function(graph)
+      graph:add_node(lp.LuaNode(function() error "again and again" end)
+        :options{on_failure = "restart", restart = {max = 2, backoff = 0.001}}, "bad")
+    end, function(err)
+      contains("node bad/0 failed", err)
+      contains("again and again", err)
+      contains("restarted 2 times", err)
+      run = err
+    end)
+    assert.truthy(run)
+  end)
+
+  it("does not harm the others with on_failure = ignore", function()
+    place(function(graph)
+      graph:add_node(lp.LuaNode(function() error "nobody minds" end):options{on_failure = "ignore"}, "bad")
+      return graph:add_node(lp.CourierNode(Worker), "worker")
+    end, function(worker, run)
+      local node = until_node(run, "bad/0", function(node) return node.state == "ended" end)
+      contains("nobody minds", node.ended)
+      assert.equal(1, node.failures)
+      assert.equal(1, worker:ping())
+    end)
+  end)
+
+  it("is killed and started again by order", function()
+    place(program(often), function(worker, caller, run)
+      assert.equal(1, caller:ping())
+      local before = state_of(run, "worker/0").restarts
+      run:kill "worker/0"
+      local node = until_node(run, "worker/0", function(node)
+        return node.restarts > before and node.state == "running"
+      end)
+      contains("killed by the launcher", node.last_error)
+      assert.equal(1, caller:ping())
+      assert.equal(2, worker:ping())
+    end)
+  end)
+
+  it("is restarted by order, whatever its policy, without counting as failed", function()
+    place(program(), function(worker, caller, run)
+      assert.equal(1, caller:ping())
+      run:restart "worker/0"
+      local node = state_of(run, "worker/0")
+      assert.same({1, 0, "running"}, {node.restarts, node.failures, node.state})
+      assert.equal(1, caller:ping())
+      run:restart "worker/0"
+      assert.equal(1, caller:ping())
+    end)
+  end)
+
+  it("answers the calls under way with unavailable", function()
+    place(program(often), function(worker, _, run)
+      local future = worker.futures:compute()
+      lp.sleep(0.05)
+      run:kill "worker/0"
+      local err = raised(future.result, future)
+      assert.equal("unavailable", err.code)
+      assert.equal(1, worker:ping())
+    end)
+  end)
+
+  it("may have ended well and be started by order", function()
+    place(function(graph)
+      graph:add_node(lp.LuaNode(function() end), "short")
+      return graph:add_node(lp.CourierNode(Worker), "worker")
+    end, function(_, run)
+      until_node(run, "short/0", function(node) return node.state == "ended" end)
+      run:restart "short/0"
+      until_node(run, "short/0", function(node) return node.state == "ended" and node.restarts == 1 end)
+    end)
+  end)
+
+  it("refuses restart = without on_failure, and kills of unknown nodes", function()
+    local err = raised(place, function(graph)
+      graph:add_node(lp.LuaNode(function() end):options{restart = {max = 1}}, "a")
+    end, function() end)
+    contains("node a/0: option restart has no effect without on_failure", err)
+    place(program(), function(_, _, run)
+      contains('has no node "nobody/0"', raised(run.kill, run, "nobody/0"))
+      contains("kill(node)", raised(run.kill))
+    end)
+  end)
+end)
