@@ -12,10 +12,12 @@
 #include "rpc/pending.h"
 #include "rpc/server.h"
 #include "runtime/failure.h"
+#include "wire/codec_small.h"
 
 typedef enum client_mode { MODE_CALL, MODE_FUTURES, MODE_NOTIFY } client_mode;
 
 typedef struct client {
+  const void *kind; /* &metatable_key: tells clients from other userdata */
   peer *peer;
   client_mode mode;
   int64_t timeout; /* ns; CLOCK_NEVER: none */
@@ -29,10 +31,8 @@ static const char methods_key = 0; /* registry: name -> function */
 
 static client *client_at(lua_State *L, int index) {
   client *found = lua_touserdata(L, index);
-  if (!found || !lua_getmetatable(L, index)) return NULL;
-  bool same = lua_topointer(L, -1) == rpc_of(L)->client_metatable;
-  lua_pop(L, 1);
-  return same && found->peer ? found : NULL;
+  if (!found || lua_rawlen(L, index) != sizeof *found) return NULL; /* light ones have none */
+  return found->kind == &metatable_key && found->peer ? found : NULL;
 }
 
 static client *client_check(lua_State *L, int index) {
@@ -46,7 +46,7 @@ static client *client_check(lua_State *L, int index) {
 static client *client_blank(lua_State *L, client_mode mode, int64_t timeout) {
   luaL_checkstack(L, 3, NULL);
   client *made = lua_newuserdatauv(L, sizeof *made, 2);
-  *made = (client){.mode = mode, .timeout = timeout};
+  *made = (client){.kind = &metatable_key, .mode = mode, .timeout = timeout};
   lua_rawgetp(L, LUA_REGISTRYINDEX, &metatable_key);
   lua_setmetatable(L, -2);
   return made;
@@ -64,25 +64,35 @@ void client_push(lua_State *L, peer *peer) {
 }
 
 /* ---- calls ------------------------------------------------------------------ */
-/* The stack of a call in work: client, method name, arguments. */
+/* The stack of a call in work: client, method name, arguments. The closure of a method has the
+ * name as an upvalue, and no name on the stack unless the call has to wait before it is sent. */
 
 enum { AT_CLIENT = 1, AT_METHOD = 2, AT_FIRST = 3 };
+
+typedef struct outgoing {
+  int method, first; /* indices: the name, the first argument */
+  int64_t due;
+} outgoing;
 
 static int call_go(lua_State *L, int64_t due);
 
 /* Writes the call on the stack, a notification when `call` is NULL, and takes its credit. */
-static lp_status write_call(lua_State *L, peer *peer, pending *call, int64_t due, fault *fault) {
+static lp_status write_call(lua_State *L, peer *peer, pending *call, const outgoing *what,
+                            fault *fault) {
   size_t start, at, length;
-  const char *method = lua_tolstring(L, AT_METHOD, &length);
+  const char *method = lua_tolstring(L, what->method, &length);
+  int64_t due = what->due;
   buffer *out = peer_write_begin(peer, &start);
   if (!out) return fault_set(fault, LP_RESOURCE_EXHAUSTED, "no memory for a call");
   bool timed = call && due != CLOCK_NEVER;
   bool begun = call ? frame_begin_request(out, true, call->id, method, length, timed, &at)
                     : frame_begin_notify(out, true, method, length, false, &at);
-  int count = lua_gettop(L) - AT_FIRST + 1;
-  lp_status status =
-      begun ? codec_write(L, AT_FIRST, count, "argument", &peer->rpc->codec, out, fault)
-            : fault_set(fault, LP_RESOURCE_EXHAUSTED, "no memory for a call");
+  int count = lua_gettop(L) - what->first + 1;
+  lp_status status = LP_OK;
+  if (!begun)
+    status = fault_set(fault, LP_RESOURCE_EXHAUSTED, "no memory for a call");
+  else if (!codec_write_small(L, what->first, count, &peer->rpc->codec, out))
+    status = codec_write(L, what->first, count, "argument", &peer->rpc->codec, out, fault);
   if (status == LP_OK && timed && !hello_put_meta(out, due - clock_now()))
     status = fault_set(fault, LP_RESOURCE_EXHAUSTED, "no memory for a call");
   if (status != LP_OK) {
@@ -98,13 +108,13 @@ static lp_status write_call(lua_State *L, peer *peer, pending *call, int64_t due
 }
 
 /* Sends the call on the stack; NULL with fault when it cannot be written. */
-static pending *send_request(lua_State *L, peer *peer, int64_t due, fault *fault) {
+static pending *send_request(lua_State *L, peer *peer, const outgoing *what, fault *fault) {
   pending *made = pending_new(peer);
   if (!made) {
     fault_set(fault, LP_RESOURCE_EXHAUSTED, "no memory for a call");
     return NULL;
   }
-  if (write_call(L, peer, made, due, fault) == LP_OK) return made;
+  if (write_call(L, peer, made, what, fault) == LP_OK) return made;
   pending_free(made);
   return NULL;
 }
@@ -115,62 +125,76 @@ static void call_abandon(task *task) {
   pending_free(abandoned);
 }
 
-static int raise_deadline(lua_State *L) {
+static int raise_deadline(lua_State *L, int method) {
   client *client = lua_touserdata(L, AT_CLIENT);
   return failure_raisef(L, LP_DEADLINE_EXCEEDED,
                         "deadline exceeded: no answer from %s to %s within its time",
-                        client->peer->name, lua_tostring(L, AT_METHOD));
+                        client->peer->name, lua_tostring(L, method));
 }
 
 /* `sent` is the stack's height when the call went out; results lie above. */
-static int call_end(lua_State *L, int status, lua_KContext sent) {
-  (void)status;
+static int call_end_of(lua_State *L, int sent, int method) {
   task *task = node_of(L)->current;
   bool failed = task->failed;
   task->failed = false;
-  if (!task_after_wait(L)) return raise_deadline(L);
+  if (!task_after_wait(L)) return raise_deadline(L, method);
   if (failed) return lua_error(L);
-  return lua_gettop(L) - (int)sent;
+  return lua_gettop(L) - sent;
 }
 
-static int call_wait(lua_State *L, peer *peer, int64_t due) {
+static int call_end(lua_State *L, int status, lua_KContext sent) {
+  (void)status;
+  return call_end_of(L, (int)sent, AT_METHOD);
+}
+
+static int method_end(lua_State *L, int status, lua_KContext sent) {
+  (void)status;
+  return call_end_of(L, (int)sent, lua_upvalueindex(1));
+}
+
+static int call_wait(lua_State *L, peer *peer, const outgoing *what, lua_KFunction end) {
   fault fault;
   task *task = task_before_wait(L);
-  pending *sent = send_request(L, peer, due, &fault);
+  pending *sent = send_request(L, peer, what, &fault);
   if (!sent) return failure_raise(L, fault.status, fault.text);
   sent->task = task;
   task->waiting_for = sent;
   task->abandon = call_abandon;
-  return task_yield(L, task, due, lua_gettop(L), call_end);
+  return task_yield(L, task, what->due, lua_gettop(L), end);
 }
 
-static int call_future(lua_State *L, peer *peer, int64_t due) {
+static int call_future(lua_State *L, peer *peer, const outgoing *what) {
   fault fault;
   future *made = future_push(L);
   int reference = luaL_ref(L, LUA_REGISTRYINDEX);
-  pending *sent = send_request(L, peer, due, &fault);
+  pending *sent = send_request(L, peer, what, &fault);
   if (!sent) {
     luaL_unref(L, LUA_REGISTRYINDEX, reference);
     return failure_raise(L, fault.status, fault.text);
   }
   sent->future = reference;
   future_attach(made, sent);
-  if (due != CLOCK_NEVER) timer_start(&peer->rpc->node->loop->timers, &sent->timer, due);
+  if (what->due != CLOCK_NEVER)
+    timer_start(&peer->rpc->node->loop->timers, &sent->timer, what->due);
   lua_rawgeti(L, LUA_REGISTRYINDEX, reference);
   return 1;
 }
 
-static int call_notify(lua_State *L, peer *peer) {
+static int call_notify(lua_State *L, peer *peer, const outgoing *what) {
   fault fault;
-  if (write_call(L, peer, NULL, CLOCK_NEVER, &fault) == LP_OK) return 0;
+  if (write_call(L, peer, NULL, what, &fault) == LP_OK) return 0;
   return failure_raise(L, fault.status, fault.text);
 }
 
 /* Credit came back, or the link went away: from the start. */
 static int call_retry(lua_State *L, int status, lua_KContext due) {
   (void)status;
-  if (!task_after_wait(L)) return raise_deadline(L);
+  if (!task_after_wait(L)) return raise_deadline(L, AT_METHOD);
   return call_go(L, due);
+}
+
+static bool has_credit(const peer *peer) {
+  return peer->window > 0 && peer->window_bytes > 0;
 }
 
 static int call_go(lua_State *L, int64_t due) {
@@ -179,14 +203,15 @@ static int call_go(lua_State *L, int64_t due) {
   fault fault;
   if (peer->state != PEER_OPEN && !peer_connect(L, peer, &fault))
     return failure_raise(L, fault.status, fault.text);
-  if (peer->window == 0 || peer->window_bytes <= 0) {
+  if (!has_credit(peer)) {
     task *task = task_before_wait(L);
     list_push(&peer->waiters, &task->link);
     return task_yield(L, task, due, due, call_retry);
   }
-  if (client->mode == MODE_CALL) return call_wait(L, peer, due);
-  if (client->mode == MODE_FUTURES) return call_future(L, peer, due);
-  return call_notify(L, peer);
+  const outgoing what = {AT_METHOD, AT_FIRST, due};
+  if (client->mode == MODE_CALL) return call_wait(L, peer, &what, call_end);
+  if (client->mode == MODE_FUTURES) return call_future(L, peer, &what);
+  return call_notify(L, peer, &what);
 }
 
 /* When this call has to be answered: its own time-out or what its task inherited. */
@@ -204,6 +229,11 @@ static int method_call(lua_State *L) {
   if (!client)
     return luaL_error(L, "call methods of a client with a colon: client:%s(...)",
                       lua_tostring(L, lua_upvalueindex(1)));
+  peer *peer = client->peer;
+  if (client->mode == MODE_CALL && peer->state == PEER_OPEN && has_credit(peer)) {
+    const outgoing what = {lua_upvalueindex(1), AT_METHOD, call_due(L, client)};
+    return call_wait(L, peer, &what, method_end);
+  }
   lua_pushvalue(L, lua_upvalueindex(1));
   lua_insert(L, AT_METHOD);
   return call_go(L, call_due(L, client));
@@ -456,6 +486,5 @@ void client_open(lua_State *L) {
   lua_rawsetp(L, LUA_REGISTRYINDEX, &methods_key);
   lua_pushcclosure(L, client_index, 1);
   lua_setfield(L, -2, "__index");
-  rpc_of(L)->client_metatable = lua_topointer(L, -1); /* the registry keeps it alive */
   lua_rawsetp(L, LUA_REGISTRYINDEX, &metatable_key);
 }

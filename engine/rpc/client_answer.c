@@ -6,9 +6,11 @@
 #include "base/clock.h"
 #include "rpc/client.h"
 #include "rpc/future.h"
+#include "rpc/methods.h"
 #include "rpc/pending.h"
 #include "rpc/remote.h"
 #include "runtime/failure.h"
+#include "wire/codec_small.h"
 
 /* Pushes what the response brought on `to`; false when that is an error. */
 static bool push_answer(lua_State *to, rpc *rpc, const frame *frame, int *count) {
@@ -18,6 +20,9 @@ static bool push_answer(lua_State *to, rpc *rpc, const frame *frame, int *count)
     remote_read(to, rpc, frame->error, frame->error_length);
     return false;
   }
+  if ((*count = codec_read_small(to, frame->body, frame->body_length, &rpc->codec)) >= 0)
+    return true;
+  methods_forget(rpc); /* unpack functions may run */
   if (codec_read(to, frame->body, frame->body_length, &rpc->codec, count, &fault) == LP_OK)
     return true;
   *count = 1;

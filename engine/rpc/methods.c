@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "runtime/failure.h"
+#include "wire/strings.h"
 
 void methods_note_standard(lua_State *L, rpc *rpc) {
   static const char *const names[RPC_STANDARD] = {"_G", "string",    "table", "math", "io",
@@ -150,7 +151,7 @@ bool methods_find(lua_State *L, rpc *rpc, const char *method, size_t length) {
   if (find_reserved(L, method, length)) return true;
   if (rpc->bound != LUA_NOREF) return find_bound(L, rpc, method, length);
   if (rpc->instance == LUA_NOREF) return false;
-  lua_pushlstring(L, method, length);
+  strings_push(rpc->codec.strings, L, method, length);
   int key = lua_gettop(L); /* the function takes its place */
   lua_rawgeti(L, LUA_REGISTRYINDEX, rpc->instance);
   bool found;
@@ -164,6 +165,30 @@ bool methods_find(lua_State *L, rpc *rpc, const char *method, size_t length) {
   }
   lua_settop(L, found ? key + 1 : key - 1);
   return found;
+}
+
+/* Keeps the `values` on top for the next call of this name. */
+static void keep_found(lua_State *L, rpc *rpc, const char *method, size_t length, int values) {
+  methods_found *found = &rpc->found;
+  if (length >= sizeof found->name || values > 2) return;
+  for (int i = 0; i < values; i++) lua_copy(L, i - values, METHODS_FOUND + i);
+  memcpy(found->name, method, length);
+  found->name[length] = 0;
+  found->length = length;
+  found->values = values;
+}
+
+int methods_find_again(lua_State *L, rpc *rpc, const char *method, size_t length) {
+  const methods_found *found = &rpc->found;
+  if (found->values && found->length == length && !memcmp(found->name, method, length)) {
+    for (int i = 0; i < found->values; i++) lua_pushvalue(L, METHODS_FOUND + i);
+    return found->values;
+  }
+  int top = lua_gettop(L);
+  if (!methods_find(L, rpc, method, length)) return 0;
+  int values = lua_gettop(L) - top;
+  if (found->usable) keep_found(L, rpc, method, length, values);
+  return values;
 }
 
 /* Adds the names of functions in the table on top to the set at `set`. */

@@ -11,6 +11,12 @@
 /* Pushes the function a call of `method` runs, and what comes before the call's arguments (its
  * self, mostly); false: nothing of that name. Needs the stack a C function begins with. */
 bool methods_find(lua_State *L, rpc *rpc, const char *method, size_t length);
+/* The same where rpc->found may be used. How many values were pushed, 0: nothing. */
+int methods_find_again(lua_State *L, rpc *rpc, const char *method, size_t length);
+/* Code of the node has run: what was found has to be looked up again. */
+static inline void methods_forget(rpc *rpc) {
+  rpc->found.values = 0;
+}
 /* Pushes the names that can be called, an array. */
 void methods_list(lua_State *L, rpc *rpc);
 

@@ -9,6 +9,7 @@
 #include "rpc/circle.h"
 #include "rpc/client.h"
 #include "rpc/hello.h"
+#include "rpc/methods.h"
 #include "rpc/pending.h"
 #include "rpc/server.h"
 #include "runtime/engine.h"
@@ -259,7 +260,7 @@ static bool on_frame(void *owner, const uint8_t *data, size_t length) {
   arrival *arrival = owner;
   peer *peer = arrival->peer;
   frame frame;
-  arrival->status = frame_parse(data, length, &frame, &arrival->fault);
+  arrival->status = frame_open(data, length, &frame, &arrival->fault);
   if (arrival->status != LP_OK) return false;
   if (peer->state == PEER_HELLO) {
     arrival->status = hello_answered(peer, &frame, &arrival->fault);
@@ -301,6 +302,8 @@ static void on_oversize(void *owner, uint64_t size, const uint8_t *head, size_t 
 static int take_frames(lua_State *L) {
   arrival *arrival = lua_touserdata(L, 1);
   arrival->L = L;
+  lua_settop(L, METHODS_FOUND + 1);
+  arrival->peer->rpc->found.usable = !arrival->peer->rpc->node->memory_limit;
   frame_splitter *splitter = &arrival->peer->splitter;
   lp_status status = arrival->stored ? frame_split_stored(splitter, arrival->length, on_frame,
                                                           on_oversize, arrival, &arrival->fault)
@@ -322,7 +325,10 @@ static void peer_receive(peer *peer, const uint8_t *data, size_t length, bool st
   if (!node_enter(peer->rpc->node, take_frames, &arrival, &arrival.fault)) {
     arrival.status = arrival.fault.status;
     client_lose(peer->rpc, NULL);
+    server_give_up(peer->rpc);
   }
+  peer->rpc->found.usable = false;
+  methods_forget(peer->rpc);
   if (arrival.status != LP_OK) peer_down(peer, arrival.status, arrival.fault.text);
   peer_unref(peer);
 }

@@ -20,6 +20,7 @@
 #include "runtime/engine.h"
 #include "runtime/failure.h"
 #include "runtime/lines.h"
+#include "wire/strings.h"
 
 /* ---- failing ---------------------------------------------------------------- */
 
@@ -248,6 +249,7 @@ bool rpc_open(node *node, fault *fault) {
   made->node = node;
   made->codec.limits = codec_default_limits;
   made->codec.hooks = client_codec_hooks;
+  made->codec.strings = mem_new(sizeof *made->codec.strings); /* without, it is slower */
   made->instance = made->expose = made->constructor = LUA_NOREF;
   made->on_stop = made->connector = LUA_NOREF;
   made->bound = made->priority = LUA_NOREF;
@@ -334,6 +336,7 @@ static void rpc_on_free(node *node) {
     next = each->next;
     mem_free(each);
   }
+  mem_free(rpc->codec.strings);
   mem_free(rpc->circle);
   mem_free(rpc);
   node->upper = NULL;

@@ -16,13 +16,23 @@ struct held;
 
 enum { RPC_STANDARD = 10 };
 
+/* The method that was looked up last, while a protected call takes apart what came in one piece:
+ * no code of the node's runs between, so the next call of that name needs no look. The function
+ * and its self are on the main state's stack, at METHODS_FOUND and above. */
+enum { METHODS_FOUND = 2 };
+typedef struct methods_found {
+  bool usable; /* such a protected call is at work */
+  int values;  /* on the stack; 0: nothing was looked up */
+  size_t length;
+  char name[40];
+} methods_found;
+
 /* The rpc layer's part of a node (node->upper). */
 typedef struct rpc {
   node *node;
   codec codec;
   list peers;                         /* by peer.link */
   bool serving;                       /* requests are dispatched; before that they are held */
-  const void *client_metatable;       /* lua_topointer of it: recognises clients */
   const void *standard[RPC_STANDARD]; /* the same of tables whose functions are no methods */
   int instance, expose, constructor;  /* registry references; LUA_NOREF: none */
   const void *constructor_address;    /* lua_topointer of it, or NULL */
@@ -32,6 +42,8 @@ typedef struct rpc {
   int max_running, max_held;          /* handlers at once, calls waiting; 0: no limit */
   int running, held_count;
   bool stopped;                  /* the instance stopped its server */
+  methods_found found;           /* the method of the last call in these bytes */
+  task *preparing;               /* is being given its arguments */
   list deferred;                 /* calls to be answered later, by call.link */
   struct held *held, **held_end; /* requests that came before serving */
   struct pending *free_pending;

@@ -13,6 +13,7 @@
 #include "rpc/reply.h"
 #include "rpc/server.h"
 #include "runtime/failure.h"
+#include "wire/codec_small.h"
 
 /* A request that came before the node served. */
 typedef struct held {
@@ -74,7 +75,10 @@ lp_status server_answer(lua_State *L, call *call, int first, fault *fault) {
     if (out) peer_write_undo(peer, start);
     return fault_set(fault, LP_RESOURCE_EXHAUSTED, "out of memory");
   }
-  lp_status status = put_results(L, peer, first, out, fault);
+  lp_status status = LP_OK;
+  if (peer->foreign ||
+      !codec_write_small(L, first, lua_gettop(L) - first + 1, &peer->rpc->codec, out))
+    status = put_results(L, peer, first, out, fault);
   if (status != LP_OK) {
     peer_write_undo(peer, start);
     return status;
@@ -332,6 +336,16 @@ void server_tell_held(rpc *rpc, const char *list) {
       hello_held(each->peer, each->frame.id, list);
 }
 
+/* The `nargs` arguments of the call are on its task, behind the function. */
+static void begin_call(task *task, call *call, int nargs, int64_t due) {
+  task->context = call;
+  call->task = task;
+  task->deadline = due;
+  if (due != CLOCK_NEVER) timer_start(&task->node->loop->timers, &call->deadline, due);
+  call->peer->rpc->running++;
+  task_start(task, nargs);
+}
+
 /* Makes the task of a call: what is from `first` up to the top is its function with self and
  * arguments. The call is made last, when nothing can raise any more. False: memory is out. */
 static bool start_call(lua_State *L, peer *peer, const frame *frame, int first, int64_t due) {
@@ -342,27 +356,53 @@ static bool start_call(lua_State *L, peer *peer, const frame *frame, int first, 
     return false;
   }
   lua_xmove(L, task->co, values);
-  call *call = task->context;
-  call->task = task;
-  task->deadline = due;
-  if (due != CLOCK_NEVER) timer_start(&peer->rpc->node->loop->timers, &call->deadline, due);
-  peer->rpc->running++;
-  task_start(task, values - 1);
+  begin_call(task, task->context, values - 1, due);
   return true;
+}
+
+/* The same in one piece for arguments that are a few scalars, which are decoded where the task
+ * wants them. The `values` on top of the main state (function, self) are popped. False: nothing
+ * has happened. (When memory is out the task is given back by server_give_up.) */
+static bool start_small(lua_State *L, peer *peer, const frame *frame, int values, int64_t due) {
+  rpc *rpc = peer->rpc;
+  task *task = rpc->preparing = task_new(L, &call_kind, NULL);
+  lua_xmove(L, task->co, values);
+  int count = codec_read_small(task->co, frame->body, frame->body_length, &rpc->codec);
+  call *call = count < 0 ? NULL : call_new(peer, frame);
+  rpc->preparing = NULL;
+  if (!call) {
+    lua_pop(task->co, count < 0 ? 0 : count);
+    lua_xmove(task->co, L, values);
+    task_discard(task);
+    return false;
+  }
+  begin_call(task, call, values + count - 1, due);
+  return true;
+}
+
+void server_give_up(rpc *rpc) {
+  if (rpc->preparing) task_discard(rpc->preparing);
+  rpc->preparing = NULL;
+}
+
+static void refuse_unknown(lua_State *L, peer *peer, const frame *frame) {
+  char text[FAULT_TEXT];
+  snprintf(text, sizeof text, "node %s has no method %.*s", peer->rpc->node->name,
+           (int)(frame->method_length < 200 ? frame->method_length : 200), frame->method);
+  refuse(L, peer, frame, LP_NOT_FOUND, text);
 }
 
 /* A call's values are decoded here and moved to its task, which exists only when they are
  * complete: what raises on the way (memory, an unpack function) leaves nothing behind. */
 static void dispatch_plain(lua_State *L, peer *peer, const frame *frame, int64_t due) {
   rpc *rpc = peer->rpc;
-  char text[FAULT_TEXT];
   int first = lua_gettop(L) + 1;
-  if (!methods_find(L, rpc, frame->method, frame->method_length)) {
-    snprintf(text, sizeof text, "node %s has no method %.*s", rpc->node->name,
-             (int)(frame->method_length < 200 ? frame->method_length : 200), frame->method);
-    refuse(L, peer, frame, LP_NOT_FOUND, text);
+  int values = methods_find_again(L, rpc, frame->method, frame->method_length);
+  if (!values) {
+    refuse_unknown(L, peer, frame);
     return;
   }
+  if (rpc->found.usable && start_small(L, peer, frame, values, due)) return;
   int count;
   fault fault;
   codec codec, *rules = &rpc->codec;
@@ -371,6 +411,7 @@ static void dispatch_plain(lua_State *L, peer *peer, const frame *frame, int64_t
     codec.plain = true;
     rules = &codec;
   }
+  methods_forget(rpc); /* unpack functions may run */
   if (codec_read(L, frame->body, frame->body_length, rules, &count, &fault) != LP_OK)
     refuse(L, peer, frame, fault.status, fault.text);
   else if (!start_call(L, peer, frame, first, due))

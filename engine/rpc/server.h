@@ -22,6 +22,8 @@ typedef struct call {
 
 /* A request or notification came; in node_enter. `frame` points into the link's bytes. */
 void server_request(lua_State *L, peer *peer, const frame *frame);
+/* Memory was out in the middle of server_request: what it had begun is given back. */
+void server_give_up(rpc *rpc);
 /* The caller of the request `id` gave up. */
 void server_cancel(peer *peer, uint32_t id);
 /* The other end is gone: nobody waits for what is handled for it. */

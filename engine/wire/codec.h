@@ -46,8 +46,9 @@ typedef struct codec_hooks {
 typedef struct codec {
   codec_limits limits;
   codec_hooks hooks;
-  bool plain; /* the peer sent no hello: extension types are neither written (instances
-                 go as plain tables, userdata is refused) nor read */
+  struct strings *strings; /* of the state it reads for, see strings.h; or NULL */
+  bool plain;              /* the peer sent no hello: extension types are neither written (instances
+                              go as plain tables, userdata is refused) nor read */
 } codec;
 
 /* Appends the array of the `count` values at absolute indices first, first+1, … to

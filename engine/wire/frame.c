@@ -133,6 +133,42 @@ lp_status frame_parse(const uint8_t *data, size_t length, frame *out, fault *why
   return well ? LP_OK : c.why->status;
 }
 
+/* The id in the forms this engine writes; NULL: in another form, or not all there. */
+static inline const uint8_t *open_id(const uint8_t *at, const uint8_t *end, uint32_t *id) {
+  if (end - at < 5) return NULL;
+  uint8_t first = *at++;
+  *id = first;
+  if (first < 0x80) return at;
+  if (first < 0xcc || first > 0xce) return NULL;
+  unsigned bytes = 1U << (first - 0xcc);
+  *id = (uint32_t)token_load(at, bytes);
+  return at + bytes;
+}
+
+lp_status frame_open(const uint8_t *data, size_t length, frame *out, fault *why) {
+  const uint8_t *at = data + 2, *end = data + length;
+  if (length < 8 || data[0] != 0x94 || data[1] > FRAME_RESPONSE ||
+      !(at = open_id(at, end, &out->id)) || at == end)
+    return frame_parse(data, length, out, why);
+  uint8_t first = *at++; /* of the method, or of the error */
+  size_t method_length = 0;
+  if (data[1] == FRAME_REQUEST) {
+    method_length = first & 0x1f;
+    if (first - 0xa0U > 0x1f) return frame_parse(data, length, out, why);
+  } else if (first != 0xc0) {
+    return frame_parse(data, length, out, why);
+  }
+  if (method_length >= (size_t)(end - at)) return frame_parse(data, length, out, why);
+  out->kind = (frame_kind)data[1];
+  out->method = (const char *)at;
+  out->method_length = method_length;
+  out->body = at + method_length;
+  out->body_length = (size_t)(end - out->body);
+  out->error = out->meta = NULL;
+  out->error_length = out->meta_length = 0;
+  return LP_OK;
+}
+
 bool frame_peek(const uint8_t *head, size_t length, frame_kind *kind, uint32_t *id) {
   cursor c = {.begin = head, .at = head, .end = head + length};
   frame found = {0};

@@ -35,6 +35,10 @@ typedef struct frame {
  * length (a frame that parses can be scanned safely), not the values themselves. */
 lp_status frame_parse(const uint8_t *data, size_t length, frame *out, fault *fault);
 
+/* The same without a look into the body of a plain request or response, which is then all that
+ * follows in the frame: whoever decodes it sees whether it is one complete value. */
+lp_status frame_open(const uint8_t *data, size_t length, frame *out, fault *fault);
+
 /* Kind and, except for a notification, id of the frame whose first bytes these are;
  * false when they do not tell. For replies to frames too large to be taken in. */
 bool frame_peek(const uint8_t *head, size_t length, frame_kind *kind, uint32_t *id);

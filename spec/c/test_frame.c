@@ -412,17 +412,59 @@ static void test_garbage_is_survived(void) {
   }
 }
 
+static bool same_frame(const frame *a, const frame *b) {
+  bool called = a->kind != FRAME_RESPONSE;
+  return a->kind == b->kind && (a->kind == FRAME_NOTIFY || a->id == b->id) &&
+         (!called || (a->method == b->method && a->method_length == b->method_length)) &&
+         a->body == b->body && a->body_length == b->body_length && a->error == b->error &&
+         a->error_length == b->error_length && a->meta == b->meta &&
+         a->meta_length == b->meta_length;
+}
+
+static void test_frames_are_opened_as_they_are_parsed(void) {
+  static const char *const frames[] = {"94 00 2a a3616263 920102",
+                                       "94 00 cd1234 a4656367f6 90",
+                                       "94 00 ce00012345 a161 91c0",
+                                       "95 00 2a a3616263 920102 9105",
+                                       "94 01 05 c0 93010203",
+                                       "94 01 cc81 c0 91a26f6b",
+                                       "94 01 05 a26e6f c0",
+                                       "94 02 a161 90 05",
+                                       "93 02 a161 91a162",
+                                       "94 00 05 a0 91a16291",
+                                       "94 00 cf0000000000000005 a161 90"};
+  for (size_t i = 0; i < sizeof frames / sizeof *frames; i++) {
+    frame whole, opened;
+    uint8_t bytes[64];
+    size_t length = from_hex(frames[i], bytes);
+    lp_status status = frame_parse(bytes, length, &whole, &why);
+    if (status != LP_OK) continue; /* only its body can be at fault */
+    CHECK(frame_open(bytes, length, &opened, &why) == LP_OK && same_frame(&whole, &opened));
+  }
+  frame f;
+  uint8_t bytes[64];
+  size_t length = from_hex("94 00 05 a161 93 01 02", bytes);
+  CHECK(frame_open(bytes, length, &f, &why) == LP_OK && f.body_length == 3);
+  length = from_hex("94 00 05 a861626364 00", bytes);
+  CHECK(frame_open(bytes, length, &f, &why) == LP_INVALID_ARGUMENT);
+}
+
 static void test_what_is_split_can_be_parsed_or_refused(void) {
   buffer stream = {0};
   append_request(&stream, false, 5, 40);
   for (int i = 0; i < 30000; i++) {
-    frame f;
+    frame f, opened;
     size_t at = chance(stream.length), length = chance(stream.length + 1);
     stream.data[at] ^= (uint8_t)(1u << chance(8));
     uint8_t *exact = malloc(length + 1);
     memcpy(exact, stream.data, length);
-    if (frame_parse(exact, length, &f, &why) == LP_OK)
+    if (frame_parse(exact, length, &f, &why) == LP_OK) {
       CHECK(f.body + f.body_length <= exact + length);
+      CHECK(frame_open(exact, length, &opened, &why) == LP_OK && same_frame(&f, &opened));
+    } else if (frame_open(exact, length, &opened, &why) == LP_OK) {
+      CHECK(opened.body + opened.body_length == exact + length && opened.body_length);
+      CHECK(opened.method + opened.method_length <= (const char *)opened.body);
+    }
     free(exact);
     if (i % 8 == 0) {
       stream.length = 0;
@@ -448,6 +490,7 @@ int main(void) {
   RUN(test_the_rule_changes_between_two_frames);
   RUN(test_a_sink_can_stop_the_feeding);
   RUN(test_garbage_is_survived);
+  RUN(test_frames_are_opened_as_they_are_parsed);
   RUN(test_what_is_split_can_be_parsed_or_refused);
   return TEST_END();
 }

@@ -211,7 +211,7 @@ static const struct {
     {BYTES("\x94\x00\x00\xa8lp.hello\x92\x01\xa1x\xc9\x00\x00\x00\x0a\x20"
            "\x94\x00\x07\xa4"
            "echo\xc7\x00"),
-     true},
+     false}, /* params end too soon, within a frame that does not: an error comes back */
     {BYTES("\x94\x00\x00\xa8lp.hello\x92\x01\xa1x\xc9\x00\x00\x00\x0d\x20"
            "\x94\x00\x07\xa4"
            "echo\x91\xc7\x01\x01x"),

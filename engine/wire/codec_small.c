@@ -1,0 +1,126 @@
+/* See codec_small.h. */
+#include "wire/codec_small.h"
+
+#include "wire/strings.h"
+#include "wire/text.h"
+#include "wire/token.h"
+
+enum {
+  LONGEST = UINT16_MAX, /* of a string here */
+  MESSAGE = 1 << 20     /* smaller limits than this one and VALUES are codec.h's business */
+};
+
+static bool limits_apply(const codec *rules) {
+  return rules->limits.values < CODEC_SMALL || rules->limits.message_bytes < MESSAGE ||
+         rules->limits.decoded_bytes < MESSAGE;
+}
+
+/* ---- writing ---------------------------------------------------------------- */
+
+/* Copies, and tells whether all is ASCII. */
+static inline bool copy_ascii(uint8_t *to, const char *from, size_t length) {
+  uint64_t seen = 0, word;
+  size_t at = 0;
+  for (; at + 8 <= length; at += 8) {
+    memcpy(&word, from + at, 8);
+    memcpy(to + at, &word, 8);
+    seen |= word;
+  }
+  for (; at < length; at++) {
+    to[at] = (uint8_t)from[at];
+    seen |= to[at];
+  }
+  return !(seen & UINT64_C(0x8080808080808080));
+}
+
+/* What has to be left behind every value, so that scalars need not ask: `rest` of them follow. */
+static inline size_t reserved(int rest) {
+  return (size_t)rest * TOKEN_SCALAR_MAX;
+}
+
+/* NULL: too long, no text, or no room. */
+static uint8_t *put_string(uint8_t *at, const uint8_t *stop, lua_State *L, int index, int rest) {
+  size_t length;
+  const char *bytes = lua_tolstring(L, index, &length);
+  if (length > LONGEST || length + TOKEN_HEAD_MAX + reserved(rest) > (size_t)(stop - at))
+    return NULL;
+  at = token_put_str(at, (uint32_t)length);
+  if (!copy_ascii(at, bytes, length) && !text_is_utf8(bytes, length)) return NULL;
+  return at + length;
+}
+
+static inline uint8_t *put_number(uint8_t *at, lua_State *L, int index) {
+  if (lua_isinteger(L, index)) return token_put_integer(at, lua_tointeger(L, index));
+  return token_put_double(at, lua_tonumber(L, index));
+}
+
+bool codec_write_small(lua_State *L, int first, int count, const codec *rules, buffer *out) {
+  if (count > CODEC_SMALL || limits_apply(rules) || !buffer_reserve(out, 1 + reserved(count)))
+    return false;
+  uint8_t *at = out->data + out->length;
+  const uint8_t *stop = out->data + out->capacity;
+  at = token_put_array(at, (uint32_t)count);
+  for (int i = 0; i < count; i++) {
+    int index = first + i;
+    switch (lua_type(L, index)) {
+      case LUA_TSTRING:
+        if (!(at = put_string(at, stop, L, index, count - i - 1))) return false;
+        break;
+      case LUA_TNUMBER: at = put_number(at, L, index); break;
+      case LUA_TBOOLEAN: at = token_put_boolean(at, lua_toboolean(L, index)); break;
+      case LUA_TNIL: at = token_put_nil(at); break;
+      default: return false;
+    }
+  }
+  if ((size_t)(at - out->data) - out->length > rules->limits.message_bytes) return false;
+  out->length = (size_t)(at - out->data);
+  return true;
+}
+
+/* ---- reading ---------------------------------------------------------------- */
+
+static inline void push_double(lua_State *L, uint64_t bits) {
+  double value;
+  memcpy(&value, &bits, sizeof value);
+  lua_pushnumber(L, value);
+}
+
+/* Pushes the value at `at` and gives where the next begins; NULL: not one of ours. */
+static const uint8_t *read_one(lua_State *L, const uint8_t *at, const uint8_t *end,
+                               const codec *rules) {
+  token t;
+  t.ext_type = 0;
+  if (token_read(at, (size_t)(end - at), &t) != TOKEN_READ) return NULL;
+  at += t.head;
+  switch (t.kind) {
+    case TOKEN_STRING:
+    case TOKEN_BINARY:
+      if (t.value > (size_t)(end - at)) return NULL;
+      strings_push(rules->strings, L, (const char *)at, (size_t)t.value);
+      return at + t.value;
+    case TOKEN_UNSIGNED:
+      if (t.value > (uint64_t)LUA_MAXINTEGER) return NULL;
+      lua_pushinteger(L, (lua_Integer)t.value);
+      return at;
+    case TOKEN_SIGNED: lua_pushinteger(L, (lua_Integer)t.value); return at;
+    case TOKEN_FLOAT64: push_double(L, t.value); return at;
+    case TOKEN_TRUE:
+    case TOKEN_FALSE: lua_pushboolean(L, t.kind == TOKEN_TRUE); return at;
+    case TOKEN_NIL: lua_pushnil(L); return at;
+    default: return NULL;
+  }
+}
+
+int codec_read_small(lua_State *L, const uint8_t *data, size_t length, const codec *rules) {
+  const uint8_t *at = data, *end = data + length;
+  if (length == 0 || length > LONGEST || (*at & 0xf0) != 0x90 || limits_apply(rules)) return -1;
+  int count = *at++ & 0x0f;
+  for (int i = 0; i < count; i++) {
+    if ((at = read_one(L, at, end, rules))) continue;
+    lua_pop(L, i);
+    return -1;
+  }
+  if (at == end) return count;
+  lua_pop(L, count);
+  return -1;
+}

@@ -1,0 +1,16 @@
+/* The codec's short way: messages of a few scalars and strings, which most calls are. What it
+ * does it does as codec.h says; everything else it leaves to codec.h, faults included. */
+#ifndef LP_WIRE_CODEC_SMALL_H
+#define LP_WIRE_CODEC_SMALL_H
+
+#include "wire/codec.h"
+
+/* As codec_write. False: nothing was appended, and codec_write has to be asked. Never raises. */
+bool codec_write_small(lua_State *L, int first, int count, const codec *codec, buffer *out);
+
+/* As codec_read; how many values were pushed. -1: none, and codec_read has to be asked. Uses
+ * CODEC_SMALL places of the stack at most; raises when memory is out, runs no Lua. */
+enum { CODEC_SMALL = 15 };
+int codec_read_small(lua_State *L, const uint8_t *data, size_t length, const codec *codec);
+
+#endif

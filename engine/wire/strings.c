@@ -1,0 +1,58 @@
+/* See strings.h. */
+#include "wire/strings.h"
+
+#include <lauxlib.h>
+#include <string.h>
+
+static inline uint64_t load(const char *at) {
+  uint64_t word;
+  memcpy(&word, at, sizeof word);
+  return word;
+}
+
+/* The ends and the middle: enough to tell names apart, and what it takes for the others to be
+ * compared anyway. */
+static inline uint32_t mark_of(const char *bytes, size_t length) {
+  uint64_t sum = length;
+  if (length >= 8) {
+    sum ^= load(bytes) ^ load(bytes + length - 8) * 3 ^ load(bytes + (length - 8) / 2) * 5;
+  } else {
+    for (size_t i = 0; i < length; i++) sum = sum << 8 ^ (uint8_t)bytes[i];
+    sum ^= (uint64_t)length << 56;
+  }
+  return (uint32_t)(sum * UINT64_C(0x9e3779b97f4a7c15) >> 32);
+}
+
+/* The string is on top. Should memory be out, the place keeps nothing. */
+static void keep(strings_place *place, lua_State *L, const char *bytes, size_t length) {
+  int reference = place->reference;
+  place->length = 0;
+  place->mark = 0;
+  lua_pushvalue(L, -1);
+  if (reference) {
+    lua_rawseti(L, LUA_REGISTRYINDEX, reference);
+  } else {
+    place->reference = luaL_ref(L, LUA_REGISTRYINDEX);
+  }
+  memcpy(place->bytes, bytes, length);
+  place->length = (uint8_t)length;
+}
+
+void strings_push(strings *cache, lua_State *L, const char *bytes, size_t length) {
+  if (!cache || length > STRINGS_LENGTH || length == 0) {
+    lua_pushlstring(L, bytes, length);
+    return;
+  }
+  uint32_t mark = mark_of(bytes, length);
+  strings_place *place = &cache->places[mark % STRINGS_PLACES];
+  if (place->mark == mark && place->length == length && !memcmp(place->bytes, bytes, length)) {
+    lua_rawgeti(L, LUA_REGISTRYINDEX, place->reference);
+    return;
+  }
+  lua_pushlstring(L, bytes, length);
+  if (place->met == mark) {
+    keep(place, L, bytes, length);
+    place->mark = mark;
+  }
+  place->met = mark;
+}

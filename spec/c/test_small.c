@@ -1,0 +1,224 @@
+/* The codec's short way does what the long way does, or nothing; and the strings it keeps. */
+#include <lauxlib.h>
+#include <lua.h>
+#include <lualib.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "test.h"
+#include "wire/codec_small.h"
+#include "wire/strings.h"
+
+static lua_State *L;
+static codec rules;
+static fault why;
+static strings kept;
+static long requests_left = -1; /* requests for memory that are still granted; -1: all */
+
+static void *allocate(void *unused, void *block, size_t old, size_t bytes) {
+  (void)unused, (void)old;
+  if (bytes && requests_left >= 0 && requests_left-- == 0) {
+    requests_left = 0;
+    return NULL;
+  }
+  if (bytes) return mem_realloc(block, bytes);
+  mem_free(block);
+  return NULL;
+}
+
+static void open_state(void) {
+  kept = (strings){0};
+  L = lua_newstate(allocate, NULL);
+  luaL_openlibs(L);
+  codec_open(L);
+  lua_setglobal(L, "lp");
+  rules = (codec){.limits = codec_default_limits, .strings = &kept};
+}
+
+static uint64_t seed = 88172645463325252u;
+static size_t chance(size_t below) {
+  seed ^= seed << 13;
+  seed ^= seed >> 7;
+  seed ^= seed << 17;
+  return (size_t)(seed >> 20) % below;
+}
+
+static void push_string(void) {
+  char bytes[400];
+  size_t length = chance(10) ? chance(60) : chance(sizeof bytes);
+  unsigned highest = chance(4) ? 127 : 256, lowest = chance(2) ? 'a' : 0;
+  for (size_t i = 0; i < length; i++) bytes[i] = (char)(lowest + chance(highest - lowest));
+  lua_pushlstring(L, bytes, length);
+}
+
+static void push_any(void) {
+  int64_t bits = (int64_t)(seed * UINT64_C(0x9e3779b97f4a7c15)) >> chance(64);
+  switch (chance(8)) {
+    case 0: lua_pushnil(L); return;
+    case 1: lua_pushboolean(L, (int)chance(2)); return;
+    case 2: lua_pushinteger(L, bits); return;
+    case 3: lua_pushinteger(L, (lua_Integer)chance(300) - 150); return;
+    case 4: lua_pushnumber(L, (double)bits / 3); return;
+    case 5:
+      if (chance(8)) return push_string();
+      lua_newtable(L);
+      return;
+    default: push_string();
+  }
+}
+
+/* Both ways write the same, where the short one writes at all. */
+static bool writes_the_same(int count, size_t room) {
+  buffer small = {0}, whole = {0};
+  buffer_reserve(&small, room);
+  buffer_append(&small, "x", 1);
+  bool done = codec_write_small(L, 1, count, &rules, &small);
+  bool well = codec_write(L, 1, count, "argument", &rules, &whole, &why) == LP_OK;
+  bool same = done ? well && small.length == whole.length + 1 &&
+                         !memcmp(small.data + 1, whole.data, whole.length)
+                   : small.length == 1;
+  buffer_fini(&small);
+  buffer_fini(&whole);
+  return same;
+}
+
+static void test_it_writes_as_the_codec_does(void) {
+  open_state();
+  for (int i = 0; i < 20000; i++) {
+    int count = (int)chance(chance(10) ? 5 : 20);
+    lua_settop(L, 0);
+    for (int k = 0; k < count; k++) push_any();
+    CHECK(writes_the_same(count, 1 + chance(700)));
+    CHECK(lua_gettop(L) == count);
+  }
+  lua_close(L);
+}
+
+static void test_it_writes_what_most_calls_are(void) {
+  open_state();
+  buffer out = {0};
+  luaL_dostring(L, "return 'text', 'bytes\\xff\\xfe', 42, -1, 0.5, true, nil");
+  CHECK(codec_write_small(L, 1, 1, &rules, &out) && out.length == 6);
+  CHECK(!codec_write_small(L, 1, 2, &rules, &out) && out.length == 6);
+  CHECK(codec_write_small(L, 3, 5, &rules, &out) && out.length == 6 + 14);
+  lua_settop(L, 0);
+  CHECK(codec_write_small(L, 1, 0, &rules, &out) && out.data[out.length - 1] == 0x90);
+  rules.limits.message_bytes = 10; /* the long way has the words for that */
+  CHECK(!codec_write_small(L, 1, 0, &rules, &out));
+  buffer_fini(&out);
+  lua_close(L);
+}
+
+static bool same_values(int first, int second, int count) {
+  for (int i = 0; i < count; i++) {
+    bool same = lua_rawequal(L, first + i, second + i) &&
+                lua_isinteger(L, first + i) == lua_isinteger(L, second + i);
+    bool nans = lua_type(L, first + i) == LUA_TNUMBER && !lua_rawequal(L, first + i, first + i) &&
+                lua_type(L, second + i) == LUA_TNUMBER;
+    if (!same && !nans) return false;
+  }
+  return true;
+}
+
+/* Both ways read the same, where the short one reads at all. */
+static bool reads_the_same(const uint8_t *bytes, size_t length) {
+  uint8_t *exact = malloc(length + 1);
+  memcpy(exact, bytes, length);
+  lua_settop(L, 0);
+  int whole, small = codec_read_small(L, exact, length, &rules);
+  bool same = lua_gettop(L) == (small < 0 ? 0 : small);
+  if (small >= 0)
+    same = codec_read(L, exact, length, &rules, &whole, &why) == LP_OK && whole == small &&
+           same_values(1, small + 1, small);
+  free(exact);
+  return same;
+}
+
+static void test_it_reads_as_the_codec_does(void) {
+  open_state();
+  for (int i = 0; i < 30000; i++) {
+    buffer out = {0};
+    int count = (int)chance(18);
+    lua_settop(L, 0);
+    for (int k = 0; k < count; k++) push_any();
+    codec_write(L, 1, count, "argument", &rules, &out, &why);
+    CHECK(reads_the_same(out.data, out.length));
+    if (out.length) { /* and spoilt ones */
+      out.data[chance(out.length)] ^= (uint8_t)(1u << chance(8));
+      CHECK(reads_the_same(out.data, chance(out.length + 1)));
+    }
+    buffer_fini(&out);
+  }
+  lua_close(L);
+}
+
+static void test_strings_are_kept_that_come_again(void) {
+  open_state();
+  for (int i = 0; i < 3; i++) strings_push(&kept, L, "a name", 6);
+  int held = 0;
+  for (int i = 0; i < STRINGS_PLACES; i++) held += kept.places[i].length == 6;
+  CHECK(held == 1 && lua_rawequal(L, 1, 3));
+  for (int i = 0; i < 1000; i++) { /* strings that come once put nothing out */
+    char text[16];
+    int length = snprintf(text, sizeof text, "once %d", i);
+    strings_push(&kept, L, text, (size_t)length);
+    CHECK(!strcmp(lua_tostring(L, -1), text));
+    lua_pop(L, 1);
+  }
+  held = 0;
+  for (int i = 0; i < STRINGS_PLACES; i++) held += kept.places[i].length != 0;
+  CHECK(held == 1);
+  lua_settop(L, 0);
+  lua_gc(L, LUA_GCCOLLECT);
+  strings_push(&kept, L, "a name", 6);
+  CHECK(!strcmp(lua_tostring(L, -1), "a name"));
+  lua_close(L);
+}
+
+static void test_any_string_is_itself(void) {
+  open_state();
+  for (int i = 0; i < 60000; i++) {
+    char bytes[STRINGS_LENGTH + 3];
+    size_t length = chance(sizeof bytes);
+    for (size_t k = 0; k < length; k++) bytes[k] = (char)chance(k % 5 ? 2 : 3);
+    strings_push(&kept, L, bytes, length);
+    size_t got;
+    const char *text = lua_tolstring(L, -1, &got);
+    CHECK(got == length && !memcmp(text, bytes, length));
+    lua_pop(L, 1);
+  }
+  lua_close(L);
+}
+
+static int push_twice(lua_State *state) {
+  for (int i = 0; i < 3; i++) strings_push(&kept, state, "a name of some length", 21);
+  return 0;
+}
+
+static void test_a_cache_without_memory_is_sound(void) {
+  for (long granted = 0; granted < 12; granted++) {
+    open_state();
+    lua_gc(L, LUA_GCSTOP);
+    lua_pushcfunction(L, push_twice);
+    requests_left = granted;
+    int status = lua_pcall(L, 0, 0, 0);
+    requests_left = -1;
+    CHECK(status == LUA_OK || status == LUA_ERRMEM);
+    lua_settop(L, 0);
+    lua_gc(L, LUA_GCCOLLECT);
+    for (int i = 0; i < 3; i++) strings_push(&kept, L, "a name of some length", 21);
+    CHECK(!strcmp(lua_tostring(L, 3), "a name of some length"));
+    lua_close(L);
+  }
+}
+
+int main(void) {
+  RUN(test_it_writes_as_the_codec_does);
+  RUN(test_it_writes_what_most_calls_are);
+  RUN(test_it_reads_as_the_codec_does);
+  RUN(test_strings_are_kept_that_come_again);
+  RUN(test_any_string_is_itself);
+  RUN(test_a_cache_without_memory_is_sound);
+  return TEST_END();
+}
