@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/core_faults.h"
 #include "api/embedded.h"
 #include "api/popen.h"
 #include "base/clock.h"
@@ -440,6 +441,7 @@ static void open_core(lua_State *L) {
   luaL_setfuncs(L, client_functions, 0);
   luaL_setfuncs(L, future_functions, 0);
   luaL_setfuncs(L, reply_functions, 0);
+  luaL_setfuncs(L, core_fault_functions, 0);
   lua_newtable(L);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &context_key);
   lua_getfield(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);

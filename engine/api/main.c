@@ -15,6 +15,7 @@
 
 #include "api/host.h"
 #include "base/clock.h"
+#include "base/fault_point.h"
 #include "process/descendants.h"
 #include "process/guard.h"
 #include "runtime/interrupt.h"
@@ -198,7 +199,20 @@ static int run_node_process(void) {
   return leave(host);
 }
 
+/* LP_FAULTS that is not understood must not pass for one under which all went well. */
+static bool faults_understood(void) {
+#ifdef LP_FAULTS
+  fault fault;
+  if (fault_points_read(&fault)) return true;
+  fprintf(stderr, "lp: LP_FAULTS: %s\n", fault.text);
+  return false;
+#else
+  return true;
+#endif
+}
+
 int main(int argc, char **argv) {
+  if (!faults_understood()) return 2;
   command.argc = argc;
   command.argv = argv;
   interrupt_install();

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fault_point.h"
+
 #ifdef LP_FAULTS
 /* The switch: the number of the request that fails (0: none, they are only counted) and
  * whether all behind it fail too. */
@@ -29,13 +31,18 @@ static int faults_read(void) {
 }
 
 /* An interpreter tries again after a collection, so that single faults pass it by. */
-static bool fault_due(bool tries_again) {
+static bool counted_fault(bool tries_again) {
   int read = atomic_load_explicit(&faults.read, memory_order_relaxed);
   if ((read ? read : faults_read()) == 1) return false;
   bool stays = atomic_load(&faults.stays);
   if (tries_again && !stays) return false;
   long number = atomic_fetch_add(&faults.count, 1) + 1, at = atomic_load(&faults.at);
   return at > 0 && (number == at || (stays && number > at));
+}
+
+static bool fault_due(bool tries_again) {
+  return counted_fault(tries_again) ||
+         fault_point_pass(tries_again ? FAULT_MEMORY_LUA : FAULT_MEMORY) == INJECT_FAIL;
 }
 
 /* LP_FAULT_ALLOC=0 or 0+ tells how many requests there are to try. */

@@ -3,7 +3,8 @@
  * Everything the engine and its interpreters own is asked for here, so that a spec can run a
  * program once for every n and see an error each time and never a crash. In builds with
  * LP_FAULTS, LP_FAULT_ALLOC=n has the n-th request fail (interpreters' not counted: they ask
- * again), LP_FAULT_ALLOC=n+ the n-th and all behind it. A NULL answer is always possible. */
+ * again), LP_FAULT_ALLOC=n+ the n-th and all behind it; for requests that fail at random see
+ * fault_point.h. A NULL answer is always possible. */
 #ifndef LP_BASE_MEMORY_H
 #define LP_BASE_MEMORY_H
 

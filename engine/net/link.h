@@ -32,6 +32,12 @@ static inline size_t link_queued(const struct link *link) {
   return link->stream ? stream_queued(link->stream) : link->pipe ? pipe_queued(link->pipe) : 0;
 }
 
+/* Has no faults injected here (fault_point.h). */
+static inline void link_spare(struct link *link) {
+  if (link->stream) stream_spare(link->stream);
+  if (link->pipe) pipe_spare(link->pipe);
+}
+
 static inline void link_close(struct link *link) {
   stream_free(link->stream);
   pipe_free(link->pipe);

@@ -5,6 +5,7 @@
 
 #include <stdatomic.h>
 
+#include "base/fault_point.h"
 #include "base/list.h"
 #include "base/memory.h"
 
@@ -27,6 +28,7 @@ struct pipe_end {
   parcel *filling; /* what pipe_out appends to */
   parcel *spare;   /* an empty one, its buffer allocated */
   message closing; /* what pipe_free sends, so that closing needs no memory */
+  bool spared;     /* from faults that are injected */
   atomic_bool open;
 };
 
@@ -134,15 +136,69 @@ static bool parcel_send(pipe_end *end, parcel *sent) {
   return false;
 }
 
+/* ---- injected faults (fault_point.h) ----------------------------------------- */
+
+/* To the end's own loop, about a flush that was delayed. */
+typedef struct late {
+  message message;
+  pipe_end *end;
+} late;
+
+static void late_drop(message *carried) {
+  pipe_unref(((late *)carried)->end->pipe);
+  mem_free(carried);
+}
+
+static void late_run(message *carried, void *loop) {
+  (void)loop;
+  pipe_end *end = ((late *)carried)->end;
+  if (atomic_load(&end->open) && !pipe_flush(end))
+    end->events->on_close(end->owner, LP_UNAVAILABLE, "the other end is gone");
+  late_drop(carried);
+}
+
+/* The flush happens when this loop comes to its mail again. False: it cannot be put off. */
+static bool flush_later(pipe_end *end) {
+  late *made = mem_new(sizeof *made);
+  if (!made) return false;
+  *made = (late){{.run = late_run, .drop = late_drop}, end};
+  atomic_fetch_add(&end->pipe->references, 1);
+  if (mailbox_push(end->box, MAILBOX_MAIL, &made->message)) return true;
+  late_drop(&made->message);
+  return false;
+}
+
+/* Two parcels for one. Without memory for another it stays one. */
+static bool send_split(pipe_end *end, parcel *sent) {
+  size_t first = fault_point_cut(FAULT_PIPE, sent->bytes.length);
+  parcel *rest = parcel_new();
+  if (!rest || !buffer_append(&rest->bytes, sent->bytes.data + first, sent->bytes.length - first)) {
+    parcel_free(rest);
+    return parcel_send(end, sent);
+  }
+  sent->bytes.length = first;
+  if (parcel_send(end, sent)) return parcel_send(end, rest);
+  parcel_free(rest);
+  return false;
+}
+
+/* ---- flushing ---------------------------------------------------------------- */
+
 bool pipe_flush(pipe_end *end) {
+  if (!end->filling || !end->filling->bytes.length) return true;
+  fault_kind injected = end->spared ? INJECT_NOTHING : fault_point_pass(FAULT_PIPE);
+  if (injected == INJECT_DELAY && flush_later(end)) return true;
   parcel *sent = end->filling;
-  if (!sent || !sent->bytes.length) return true;
   end->filling = NULL;
-  if (!atomic_load(&end->other->open)) {
+  if (injected == INJECT_RESET || !atomic_load(&end->other->open)) {
     parcel_free(sent);
     return false;
   }
-  return parcel_send(end, sent);
+  return injected == INJECT_SPLIT ? send_split(end, sent) : parcel_send(end, sent);
+}
+
+void pipe_spare(pipe_end *end) {
+  end->spared = true;
 }
 
 size_t pipe_queued(const pipe_end *end) {
@@ -151,6 +207,7 @@ size_t pipe_queued(const pipe_end *end) {
 
 void pipe_free(pipe_end *end) {
   if (!end) return;
+  pipe_spare(end); /* a delay would have no end */
   pipe_flush(end);
   atomic_store(&end->open, false);
   pipe *shared = end->pipe;

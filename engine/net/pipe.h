@@ -26,6 +26,8 @@ buffer *pipe_out(pipe_end *end);
  * other end was freed: the caller treats the link as closed. */
 bool pipe_flush(pipe_end *end);
 size_t pipe_queued(const pipe_end *end);
+/* Has no faults injected in what this end sends (fault_point.h). */
+void pipe_spare(pipe_end *end);
 /* Tells the other end (on_close) and frees this one. Accepts NULL. */
 void pipe_free(pipe_end *end);
 

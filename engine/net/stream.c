@@ -15,6 +15,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/fault_point.h"
 #include "base/memory.h"
 
 enum {
@@ -37,6 +38,7 @@ struct stream {
   size_t sent; /* bytes of `out` the kernel has taken */
   int fd;      /* owned */
   state state;
+  bool spared;    /* from faults that are injected */
   int busy;       /* event handlers of this stream on the C stack: they free it, not stream_free */
   bool blocked;   /* the kernel takes no more for now: waiting for POLLER_WRITE */
   moment failure; /* why the stream is to be reported closed; the first one counts */
@@ -94,11 +96,21 @@ static void out_clear(stream *self) {
     buffer_fini(&self->out);
 }
 
+/* May bytes be moved as usual? What is injected is told as the kernel would: fewer bytes, or an
+ * error in errno. */
+static bool moves(const stream *self, fault_point point, size_t *size) {
+  fault_kind injected = self->spared ? INJECT_NOTHING : fault_point_pass(point);
+  if (injected == INJECT_SHORT) *size = fault_point_cut(point, *size);
+  errno = injected == INJECT_RESET ? ECONNRESET : EAGAIN;
+  return injected != INJECT_RESET && injected != INJECT_DELAY;
+}
+
 static ssize_t send_rest(const stream *self) {
+  size_t size = self->out.length - self->sent;
   ssize_t count;
+  if (!moves(self, FAULT_STREAM_WRITE, &size)) return -1;
   do {
-    count = send(self->fd, self->out.data + self->sent, self->out.length - self->sent,
-                 MSG_NOSIGNAL | MSG_DONTWAIT);
+    count = send(self->fd, self->out.data + self->sent, size, MSG_NOSIGNAL | MSG_DONTWAIT);
   } while (count < 0 && errno == EINTR);
   return count;
 }
@@ -153,6 +165,7 @@ static void report_close(stream *self, moment when, int error) {
 
 static ssize_t receive(const stream *self, uint8_t *place, size_t size) {
   ssize_t count;
+  if (!moves(self, FAULT_STREAM_READ, &size)) return -1;
   do {
     count = recv(self->fd, place, size, MSG_DONTWAIT);
   } while (count < 0 && errno == EINTR);
@@ -313,6 +326,10 @@ void stream_flush(stream *self) {
     out_clear(self); /* nobody will get it */
   else
     write_some(self);
+}
+
+void stream_spare(stream *self) {
+  self->spared = true;
 }
 
 size_t stream_queued(const stream *self) {

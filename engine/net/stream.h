@@ -62,6 +62,8 @@ void stream_flush(stream *stream);
 size_t stream_queued(const stream *stream);
 /* Descriptor, for tests and inspection. */
 int stream_fd(const stream *stream);
+/* Has no faults injected here (fault_point.h). */
+void stream_spare(stream *stream);
 /* Closes the descriptor and frees; unsent bytes are tried once more. Accepts NULL. */
 void stream_free(stream *stream);
 

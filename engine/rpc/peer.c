@@ -10,6 +10,7 @@
 #include "rpc/client.h"
 #include "rpc/hello.h"
 #include "rpc/methods.h"
+#include "rpc/peer_faults.h"
 #include "rpc/pending.h"
 #include "rpc/server.h"
 #include "runtime/engine.h"
@@ -36,9 +37,12 @@ peer *peer_new(rpc *rpc, const char *target, const char *name) {
   made->name = mem_strdup(name);
   made->on_close = LUA_NOREF;
   made->flushable.flush = peer_flush;
-  made->window = RPC_WINDOW;
+  made->window = peer_full_window();
   made->window_bytes = RPC_WINDOW_BYTES;
-  made->next_id = 1;
+  made->next_id = fault_point_setting(FAULT_FIRST_ID, 1);
+#ifdef LP_FAULTS
+  list_init(&made->late_frames);
+#endif
   list_init(&made->link);
   list_init(&made->flushable.link);
   list_init(&made->waiters);
@@ -60,6 +64,7 @@ void peer_unref(peer *peer) {
   if (!peer || --peer->references > 0) return;
   list_remove(&peer->link);
   list_remove(&peer->flushable.link);
+  peer_faults_forget(peer);
   link_close(&peer->wire);
   frame_splitter_fini(&peer->splitter);
   buffer_fini(&peer->early);
@@ -169,12 +174,13 @@ void peer_down(peer *peer, lp_status status, const char *reason) {
   bool accepted = peer->accepted;
   peer->state = accepted ? PEER_CLOSED : PEER_IDLE;
   peer->session++;
+  peer_faults_forget(peer);
   link_close(&peer->wire);
   peer_reset_splitter(peer);
   peer->again = false;
   peer->early.length = 0;
   peer->frame_start = 0;
-  peer->window = RPC_WINDOW;
+  peer->window = peer_full_window();
   peer->window_bytes = RPC_WINDOW_BYTES;
   peer->consumed_bytes = 0;
   peer->consumed = 0;
@@ -191,7 +197,8 @@ void peer_down(peer *peer, lp_status status, const char *reason) {
 /* Credit has come back: as many waiting callers as it covers try again. */
 static void credit_back(peer *peer, uint32_t count, size_t bytes) {
   int64_t missing = RPC_WINDOW_BYTES - peer->window_bytes;
-  peer->window = count < RPC_WINDOW - peer->window ? peer->window + count : RPC_WINDOW;
+  uint32_t full = peer_full_window();
+  if (peer->window < full) peer->window = count < full - peer->window ? peer->window + count : full;
   peer->window_bytes += (int64_t)bytes < missing ? (int64_t)bytes : missing;
   if (peer->window_bytes <= 0) return;
   for (uint32_t i = 0; i < peer->window && !list_empty(&peer->waiters); i++)
@@ -215,7 +222,9 @@ static void notify_consumed(peer *peer, size_t bytes) {
   peer->consumed_bytes += bytes;
   peer->consumed++;
   if (peer->foreign) return;
-  if (peer->consumed < RPC_CREDIT_STEP && peer->consumed_bytes < RPC_WINDOW_BYTES / 4) return;
+  uint32_t quarter = (peer_full_window() + 3) / 4;
+  uint32_t step = quarter < RPC_CREDIT_STEP ? quarter : RPC_CREDIT_STEP;
+  if (peer->consumed < step && peer->consumed_bytes < RPC_WINDOW_BYTES / 4) return;
   hello_credit(peer, peer->consumed, peer->consumed_bytes);
   peer->consumed = 0;
   peer->consumed_bytes = 0;
@@ -256,24 +265,35 @@ typedef struct arrival {
   lua_State *L;
 } arrival;
 
+static bool take_frame(arrival *arrival, const frame *frame, size_t length) {
+  peer *peer = arrival->peer;
+  if (peer->state == PEER_HELLO) {
+    arrival->status = hello_answered(peer, frame, &arrival->fault);
+  } else if (frame->kind == FRAME_RESPONSE) {
+    on_response(arrival->L, peer, frame);
+  } else if (frame->kind == FRAME_NOTIFY) {
+    on_notify(arrival->L, peer, frame, length + FRAME_PREFIX);
+  } else if (method_is(frame, HELLO_METHOD)) {
+    arrival->status = hello_asked(peer, frame, &arrival->fault);
+  } else {
+    server_request(arrival->L, peer, frame);
+  }
+  return arrival->status == LP_OK && link_is_open(&peer->wire);
+}
+
 static bool on_frame(void *owner, const uint8_t *data, size_t length) {
   arrival *arrival = owner;
-  peer *peer = arrival->peer;
   frame frame;
   arrival->status = frame_open(data, length, &frame, &arrival->fault);
   if (arrival->status != LP_OK) return false;
-  if (peer->state == PEER_HELLO) {
-    arrival->status = hello_answered(peer, &frame, &arrival->fault);
-  } else if (frame.kind == FRAME_RESPONSE) {
-    on_response(arrival->L, peer, &frame);
-  } else if (frame.kind == FRAME_NOTIFY) {
-    on_notify(arrival->L, peer, &frame, length + FRAME_PREFIX);
-  } else if (method_is(&frame, HELLO_METHOD)) {
-    arrival->status = hello_asked(peer, &frame, &arrival->fault);
-  } else {
-    server_request(arrival->L, peer, &frame);
+  fault_kind injected = peer_fault(arrival->peer, &frame, data, length);
+  if (injected == INJECT_DROP || injected == INJECT_DELAY) return true;
+  if (injected == INJECT_RESET) {
+    arrival->status = fault_set(&arrival->fault, LP_UNAVAILABLE, "the link was reset (injected)");
+    return false;
   }
-  return arrival->status == LP_OK && link_is_open(&peer->wire);
+  if (injected == INJECT_DUPLICATE && !take_frame(arrival, &frame, length)) return false;
+  return take_frame(arrival, &frame, length);
 }
 
 /* A frame over the limit is skipped; whoever waits for it is told. */
@@ -312,6 +332,26 @@ static int take_frames(lua_State *L) {
   if (arrival->status == LP_OK) arrival->status = status;
   return 0;
 }
+
+#ifdef LP_FAULTS
+static int take_late(lua_State *L) {
+  arrival *arrival = lua_touserdata(L, 1);
+  frame frame;
+  arrival->L = L;
+  arrival->status = frame_open(arrival->data, arrival->length, &frame, &arrival->fault);
+  if (arrival->status == LP_OK) take_frame(arrival, &frame, arrival->length);
+  return 0;
+}
+
+void peer_take_late(peer *peer, const uint8_t *data, size_t length) {
+  arrival arrival = {.peer = peer, .data = data, .length = length};
+  if (!node_enter(peer->rpc->node, take_late, &arrival, &arrival.fault)) {
+    arrival.status = arrival.fault.status;
+    client_lose(peer->rpc, NULL);
+  }
+  if (arrival.status != LP_OK) peer_down(peer, arrival.status, arrival.fault.text);
+}
+#endif
 
 static void peer_receive(peer *peer, const uint8_t *data, size_t length, bool stored) {
   arrival arrival; /* not cleared: its text costs more than a small frame */

@@ -4,6 +4,7 @@
 #ifndef LP_RPC_PEER_H
 #define LP_RPC_PEER_H
 
+#include "base/fault_point.h"
 #include "net/link.h"
 #include "rpc/rpc.h"
 #include "wire/frame.h"
@@ -55,7 +56,16 @@ struct peer {
   char *farewell; /* how the node there ended, in its own words, until it greets again */
   int on_close;   /* registry reference of a Lua function, or LUA_NOREF */
   bool again;     /* its address did not answer, and the connector was asked once more */
+#ifdef LP_FAULTS
+  list late_frames; /* see peer_faults.h */
+#endif
 };
+
+/* The credit of a fresh link; less in specs of what happens when it is used up. */
+static inline uint32_t peer_full_window(void) {
+  uint32_t wanted = fault_point_setting(FAULT_WINDOW, RPC_WINDOW);
+  return wanted < 1 ? 1 : wanted < RPC_WINDOW ? wanted : RPC_WINDOW;
+}
 
 /* The peer for `target` (a node's key or an address), shared by all clients of this node;
  * a reference for the caller. NULL: memory. */

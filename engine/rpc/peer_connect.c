@@ -6,7 +6,7 @@
 
 #include "base/memory.h"
 #include "rpc/client.h"
-#include "rpc/peer.h"
+#include "rpc/peer_faults.h"
 #include "runtime/engine.h"
 
 enum { SOCKET_BUFFER_BYTES = 1 << 20 };
@@ -22,6 +22,7 @@ void peer_accept_pipe(rpc *rpc, pipe_end *end, const char *name) {
   made->accepted = true;
   made->state = PEER_OPEN;
   made->wire.pipe = end;
+  peer_faults_link(made);
   pipe_attach(end, &peer_events, made);
 }
 
@@ -38,6 +39,7 @@ void peer_accept_fd(rpc *rpc, int fd) {
   made->state = PEER_OPEN;
   made->wire.stream =
       stream_open(loop->poller, &loop->scratch, fd, SOCKET_BUFFER_BYTES, &peer_events, made);
+  peer_faults_link(made);
   if (!made->wire.stream) peer_down(made, LP_RESOURCE_EXHAUSTED, "out of memory");
 }
 
@@ -101,6 +103,7 @@ static bool connect_here(peer *peer, place *place, fault *fault) {
   offered->node = place->id;
   snprintf(offered->from, sizeof offered->from, "%s", node->name);
   pipe_attach(peer->wire.pipe, &peer_events, peer);
+  peer_faults_link(peer);
   peer->state = PEER_OPEN;
   if (mailbox_push(place->box, MAILBOX_MAIL, &offered->message)) return true;
   offer_drop(&offered->message);
@@ -164,5 +167,6 @@ bool peer_dial(peer *peer, const char *text, fault *fault) {
   peer->state = PEER_CONNECTING;
   peer->wire.stream = stream_connect(loop->poller, &loop->scratch, &address, SOCKET_BUFFER_BYTES,
                                      &peer_events, peer, fault);
+  peer_faults_link(peer);
   return peer->wire.stream != NULL;
 }

@@ -43,7 +43,8 @@ pending *pending_new(peer *peer) {
     return NULL;
   }
   uint32_t mask = peer->slot_count - 1;
-  while (peer->slots[peer->next_id & mask]) peer->next_id++; /* skips ids still in use */
+  /* Skips ids still in use, and 0, which is the hello's, when they begin again. */
+  while (peer->next_id == 0 || peer->slots[peer->next_id & mask]) peer->next_id++;
   made->peer = peer;
   made->id = peer->next_id++;
   made->bytes = 0;
