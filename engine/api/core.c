@@ -204,6 +204,20 @@ static int core_serve(lua_State *L) {
   return 0;
 }
 
+/* keep_instance(instance): what the node has made, for those who inspect it, where it is not
+ * served. */
+static int core_keep_instance(lua_State *L) {
+  luaL_checkany(L, 1);
+  keep(L, 1, &rpc_of(L)->instance);
+  return 0;
+}
+
+/* instance() -> what the node has made, nil: nothing, or not yet */
+static int core_instance(lua_State *L) {
+  lua_rawgeti(L, LUA_REGISTRYINDEX, rpc_of(L)->instance);
+  return 1;
+}
+
 /* unserve(): calls are refused from now on; handlers that run finish. */
 static int core_unserve(lua_State *L) {
   rpc_of(L)->stopped = true;
@@ -417,6 +431,8 @@ static const luaL_Reg core_functions[] = {
     {"serve", core_serve},
     {"settle", core_settle},
     {"unserve", core_unserve},
+    {"keep_instance", core_keep_instance},
+    {"instance", core_instance},
     {"limits", core_limits},
     {"methods", core_methods},
     {"finish", core_finish},

@@ -215,6 +215,14 @@ static int host_kill(lua_State *L) {
   return give_order(L, ORDER_KILL);
 }
 
+/* loop_name(id): of a node's loop, "" for one the engine has chosen; nil: there is none */
+static int host_loop_name(lua_State *L) {
+  hosted_node *hosted = find_node(host_of(L), (uint64_t)luaL_checkinteger(L, 1));
+  if (!hosted) return 0;
+  lua_pushstring(L, hosted->at->loop->name);
+  return 1;
+}
+
 /* listen(id, path): a Unix socket at `path` is served by the node; id 0: by the service */
 static int host_listen(lua_State *L) {
   host *host = host_of(L);
@@ -254,10 +262,9 @@ static int host_free_port(lua_State *L) {
 }
 
 const luaL_Reg host_node_functions[] = {
-    {"start", host_start},         {"stop", host_stop},
-    {"cancel", host_cancel},       {"kill", host_kill},
-    {"listen", host_listen},       {"unlisten", host_unlisten},
-    {"free_port", host_free_port}, {NULL, NULL},
+    {"start", host_start},         {"stop", host_stop},           {"cancel", host_cancel},
+    {"kill", host_kill},           {"listen", host_listen},       {"unlisten", host_unlisten},
+    {"free_port", host_free_port}, {"loop_name", host_loop_name}, {NULL, NULL},
 };
 
 /* ---- the node of the creator's own loop ------------------------------------- */

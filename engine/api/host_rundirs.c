@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "api/host_parts.h"
+#include "base/buffer.h"
 #include "base/memory.h"
 #include "process/rundir.h"
 
@@ -55,6 +56,17 @@ static int host_rundir_sweep(lua_State *L) {
   return 1;
 }
 
+/* rundir_write(id, file, text): whole or not at all */
+static int host_rundir_write(lua_State *L) {
+  fault fault;
+  size_t length;
+  hosted_dir *held = find_dir(host_of(L), luaL_checkstring(L, 1));
+  const char *file = luaL_checkstring(L, 2), *text = luaL_checklstring(L, 3, &length);
+  if (!held) return failure_raise(L, LP_NOT_FOUND, "the run has no folder any more");
+  if (rundir_write(&held->dir, file, text, length, &fault) != LP_OK) return host_raise(L, &fault);
+  return 0;
+}
+
 static void found_run(void *owner, const char *id, const char *path) {
   (void)owner;
   (void)id;
@@ -68,6 +80,42 @@ static int host_sweep(lua_State *L) {
   return 0;
 }
 
+/* What rundir_each finds, collected without Lua, which may raise. */
+static void list_run(void *owner, const char *id, const char *path) {
+  buffer *found = owner;
+  buffer_append(found, id, strlen(id) + 1);
+  buffer_append(found, path, strlen(path) + 1);
+}
+
+static int push_runs(lua_State *L) {
+  const buffer *found = lua_touserdata(L, 1);
+  const char *at = (const char *)found->data, *end = at + found->length;
+  lua_newtable(L);
+  while (at < end) {
+    const char *id = at;
+    at += strlen(at) + 1;
+    lua_pushstring(L, at);
+    lua_setfield(L, -2, id);
+    at += strlen(at) + 1;
+  }
+  return 1;
+}
+
+/* runs() -> the folders of all runs that live, by id */
+static int host_runs(lua_State *L) {
+  buffer found = {0};
+  fault fault;
+  lua_pushcfunction(L, push_runs);
+  lua_pushlightuserdata(L, &found);
+  if (rundir_each(list_run, &found, &fault) != LP_OK) {
+    buffer_fini(&found);
+    return host_raise(L, &fault);
+  }
+  int status = lua_pcall(L, 1, 1, 0);
+  buffer_fini(&found);
+  return status == LUA_OK ? 1 : lua_error(L);
+}
+
 void host_rundirs_clear(host *host) {
   while (!list_empty(&host->rundirs)) dir_remove(list_entry(host->rundirs.next, hosted_dir, link));
 }
@@ -75,6 +123,8 @@ void host_rundirs_clear(host *host) {
 const luaL_Reg host_rundir_functions[] = {
     {"rundir", host_rundir},
     {"rundir_remove", host_rundir_remove},
+    {"rundir_write", host_rundir_write},
+    {"runs", host_runs},
     {"rundir_sweep", host_rundir_sweep},
     {"sweep", host_sweep},
     {NULL, NULL},

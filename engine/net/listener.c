@@ -217,6 +217,13 @@ void listener_resume(listener *self) {
   poller_watch_set(self->watch, POLLER_READ);
 }
 
+bool listener_same_user(int fd) {
+  struct ucred other;
+  socklen_t length = sizeof other;
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &other, &length)) return false;
+  return other.uid == geteuid() || other.uid == 0;
+}
+
 void listener_free(listener *self) {
   if (!self) return;
   poller_watch_free(self->watch);

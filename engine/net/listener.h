@@ -4,6 +4,8 @@
 #ifndef LP_NET_LISTENER_H
 #define LP_NET_LISTENER_H
 
+#include <stdbool.h>
+
 #include "base/status.h"
 #include "net/address.h"
 #include "net/poller.h"
@@ -24,6 +26,8 @@ typedef void (*listener_fn)(void *owner, int fd);
 listener *listener_new(poller *poller, int fd, listener_fn fn, void *owner);
 int listener_paused(const listener *listener);
 void listener_resume(listener *listener);
+/* Does the process at the other end of a connected Unix socket run as our user, or as root? */
+bool listener_same_user(int fd);
 /* Closes the socket; does not remove a Unix socket's file. Accepts NULL. */
 void listener_free(listener *listener);
 

@@ -271,6 +271,14 @@ static int core_call(lua_State *L) {
   return call_go(L, call_due(L, client));
 }
 
+/* ask(client, "lp.name", ...): a reserved method, for the engine's own modules; answered on control
+ * links only. */
+static int core_ask(lua_State *L) {
+  client *client = client_check(L, 1);
+  luaL_checktype(L, 2, LUA_TSTRING);
+  return call_go(L, call_due(L, client));
+}
+
 /* ---- fields ----------------------------------------------------------------- */
 
 static int push_proxy(lua_State *L, int place, client_mode mode) {
@@ -455,6 +463,7 @@ static int core_caller(lua_State *L) {
 
 const luaL_Reg client_functions[] = {
     {"call", core_call},
+    {"ask", core_ask},
     {"client", core_client},
     {"is_client", core_is_client},
     {"with", core_with},

@@ -36,6 +36,7 @@ struct peer {
   frame_splitter splitter;
   flushable flushable;
   bool accepted; /* the other side dialled */
+  bool control;  /* reserved methods are answered here, see control.h */
   bool foreign;  /* speaks bare MessagePack-RPC */
   bool broken;   /* memory was out for something the other end relies on */
   buffer early;

@@ -5,7 +5,10 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "net/listener.h"
 #include "rpc/client.h"
+#include "rpc/control.h"
+#include "rpc/peer.h"
 #include "rpc/peer_faults.h"
 #include "runtime/engine.h"
 
@@ -20,6 +23,7 @@ void peer_accept_pipe(rpc *rpc, pipe_end *end, const char *name) {
     return;
   }
   made->accepted = true;
+  made->control = control_link(rpc, name);
   made->state = PEER_OPEN;
   made->wire.pipe = end;
   peer_faults_link(made);
@@ -27,13 +31,16 @@ void peer_accept_pipe(rpc *rpc, pipe_end *end, const char *name) {
 }
 
 void peer_accept_fd(rpc *rpc, int fd) {
-  peer *made = peer_new(rpc, NULL, "a client");
+  bool control = control_link(rpc, NULL);
+  /* The folder of the socket is closed to others already; who steers a run has to be its user. */
+  peer *made = control && !listener_same_user(fd) ? NULL : peer_new(rpc, NULL, "a client");
   if (!made) {
     close(fd);
     return;
   }
   loop *loop = rpc->node->loop;
   made->accepted = true;
+  made->control = control;
   made->foreign = true; /* until it greets */
   made->splitter.wrapped = false;
   made->state = PEER_OPEN;

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "rpc/circle.h"
+#include "rpc/control.h"
 #include "rpc/hello.h"
 #include "rpc/methods.h"
 #include "rpc/remote.h"
@@ -397,12 +398,15 @@ static void refuse_unknown(lua_State *L, peer *peer, const frame *frame) {
 static void dispatch_plain(lua_State *L, peer *peer, const frame *frame, int64_t due) {
   rpc *rpc = peer->rpc;
   int first = lua_gettop(L) + 1;
-  int values = methods_find_again(L, rpc, frame->method, frame->method_length);
-  if (!values) {
+  bool reserved = control_wants(peer, frame);
+  int values = 0;
+  if (reserved) {
+    control_find(L, frame);
+  } else if (!(values = methods_find_again(L, rpc, frame->method, frame->method_length))) {
     refuse_unknown(L, peer, frame);
     return;
   }
-  if (rpc->found.usable && start_small(L, peer, frame, values, due)) return;
+  if (!reserved && rpc->found.usable && start_small(L, peer, frame, values, due)) return;
   int count;
   fault fault;
   codec codec, *rules = &rpc->codec;
@@ -488,6 +492,10 @@ void server_request(lua_State *L, peer *peer, const frame *frame) {
   rpc *rpc = peer->rpc;
   int64_t left = hello_time(frame);
   int64_t due = left == CLOCK_NEVER ? left : rpc->node->loop->now + left;
+  if (control_wants(peer, frame)) {
+    dispatch(L, peer, frame, due);
+    return;
+  }
   int state = atomic_load_explicit(&rpc->node->state, memory_order_relaxed);
   if (state < NODE_DRAINING && !rpc->stopped) {
     admit(L, peer, frame, due);

@@ -4,6 +4,7 @@
 -- the command does, with what `cli.parse` returns.
 -- @module lp.cli
 
+local catalog = require "lp.console.catalog"
 local options = require "lp.options"
 
 local cli = {}
@@ -109,6 +110,15 @@ local commands = {
   {name = "help", usage = "lp help [COMMAND]", topic = true,
    help = "Show this text, or that of a command."},
 }
+
+--- The commands about a run: `lp NAME RUN words`, see lp.console.catalog. `lp graph` is both: its
+-- word is a run unless it is a script.
+for _, command in ipairs(catalog.commands) do
+  if command.name ~= "graph" then
+    table.insert(commands, #commands - 2, {name = command.name, usage = catalog.usage(command),
+                 console = command, options = command.options, help = command.help})
+  end
+end
 
 local command_named = {}
 for _, command in ipairs(commands) do command_named[command.name] = command end
@@ -248,7 +258,43 @@ local function parse_script_command(command, list)
   return {command = command.name, script = script, script_args = rest, options = parsed}
 end
 
+--- Options may stand anywhere. Among words that are passed on as they are (`raw`: JSON, Lua) only
+-- those that are known count, and none behind `--`.
+local function divide_console(command, index, list)
+  local own, rest, at = {}, {}, 1
+  local fixed = command.console.raw and command.console.least + 1
+  while list[at] do
+    local word, count = list[at], 1
+    local ours = word:find "^%-%-." or word == "-h"
+    if fixed and #rest >= fixed then ours = index[(split(word))] ~= nil end
+    if word == "--" then
+      table.move(list, at + 1, #list, #rest + 1, rest)
+      break
+    end
+    if ours then own[#own + 1], count = take(index, list, at) else rest[#rest + 1] = word end
+    at = at + count
+  end
+  return own, rest
+end
+
+local function parse_console_command(command, list)
+  local own, rest = divide_console(command, index_options(command), list)
+  local parsed = #own > 0 and parser_of(command):parse(own) or {}
+  local spec, run = command.console, nil
+  if spec.needs ~= "none" then
+    run = table.remove(rest, 1)
+    if not run then usage_error(command.usage, "the run is missing; lp ps lists those that are alive") end
+  end
+  if #rest < spec.least then
+    usage_error(command.usage, ("%s is missing"):format(spec.words:match("%S+", #rest > 0 and
+                spec.words:find " " or 1) or "a word"))
+  end
+  if #rest > spec.most then usage_error(command.usage, ("unexpected word '%s'"):format(rest[spec.most + 1])) end
+  return {command = "console", spec = spec, run = run, words = rest, options = parsed}
+end
+
 local function parse_command(command, list)
+  if command.console then return parse_console_command(command, list) end
   if command.script then return parse_script_command(command, list) end
   if asks_for_help(list[1]) then help(command.name) end
   if command.topic then help(list[1]) end

@@ -31,7 +31,7 @@ local function each_group(record, fn)
 end
 
 local function kind_of(node)
-  return node.kind .. (node.run and "" or ", run disabled")
+  return node.kind .. (node.run and "" or ", run disabled") .. (node.note and ", " .. node.note or "")
 end
 
 -- ---------------------------------------------------------------- formats
@@ -55,7 +55,7 @@ function formats.text(record)
   end)
   if record.edges[1] then lines[#lines + 1] = "\nedges (caller -> called)" end
   for _, edge in ipairs(record.edges) do
-    lines[#lines + 1] = ("  %s -> %s"):format(edge.from, edge.to)
+    lines[#lines + 1] = ("  %s -> %s%s"):format(edge.from, edge.to, edge.note and "  " .. edge.note or "")
   end
   return table.concat(lines, "\n") .. "\n"
 end
@@ -90,10 +90,15 @@ function formats.dot(record)
   return table.concat(lines, "\n") .. "\n"
 end
 
+--- The same from a record.
+function graph.text_of(record, format)
+  return formats[format](record)
+end
+
 --- The graph of a program in a format that needs nobody's help: "text", "dot" or "json".
 -- @treturn string
 function graph.text(program, format)
-  return formats[format](graph.record(program))
+  return graph.text_of(graph.record(program), format)
 end
 
 -- ---------------------------------------------------------------- the command
@@ -103,6 +108,19 @@ function graph.unavailable(format)
   if format ~= "svg" or os.execute("command -v dot >/dev/null 2>&1") then return nil end
   return "--format svg needs Graphviz, whose command dot was not found; " ..
          "on Debian and Ubuntu: apt-get install graphviz"
+end
+
+--- A picture of a record, drawn by dot.
+function graph.svg(record)
+  local path = os.tmpname()
+  local _ <close> = setmetatable({}, {__close = function() os.remove(path) end})
+  local file = assert(io.open(path, "w"))
+  file:write(formats.dot(record))
+  file:close()
+  local dot = assert(io.popen(("dot -Tsvg '%s'"):format(path), "r"))
+  local picture = dot:read "a"
+  if not dot:close() then error("dot could not draw the graph", 0) end
+  return picture
 end
 
 --- Writes the graph to stdout; dot does it itself.

@@ -52,6 +52,9 @@ local function is_array(value)
   return true
 end
 
+--- Stands for null where nil would leave a gap.
+json.null = setmetatable({}, {__name = "lp.json.null", __tostring = function() return "null" end})
+
 local encode
 
 local function array_text(value)
@@ -76,7 +79,10 @@ local writers = {
   boolean = tostring,
   number = number_text,
   string = string_text,
-  table = function(value) return is_array(value) and array_text(value) or object_text(value) end,
+  table = function(value)
+    if value == json.null then return "null" end
+    return is_array(value) and array_text(value) or object_text(value)
+  end,
 }
 
 function encode(value)

@@ -20,6 +20,8 @@ local launch = {
   runs = {},
   --- Set by commands that want the program instead of a run (`lp graph`): called with it.
   intercept = nil,
+  --- Set by the command: the script's path, for those who look at the run.
+  script = nil,
 }
 
 local function service()
@@ -389,6 +391,7 @@ function launch.launch(program, given)
   if not packed then error("lp.launch: " .. list, 2) end
   program.launched, program.run_id = true, run_id
   settings.resources = nil
+  settings.edges, settings.script = program:edges(), launch.script
   for _, record in ipairs(list) do service().notify:add_node(run_id, record) end
   service():launch_run(run_id, settings)
   local names = {}

@@ -161,7 +161,7 @@ function commands.run(parsed)
     defaults[name] = parsed.options[name]
   end
   defaults.resources = apply_settings(parsed.options.set)
-  launch.baseline = require("lp.ship").snapshot()
+  launch.baseline, launch.script = require("lp.ship").snapshot(), parsed.script
   take_flags()
   start_program(parsed)
   return status_of(wait_for_all(launch.runs))
@@ -189,7 +189,23 @@ local function show_graph(program, format, stdout)
   finish(ok and 0 or 1)
 end
 
+--- Is the word a run's rather than a script's?
+local function is_run(word)
+  local file = io.open(word)
+  if file then file:close() end
+  return not file and word ~= "-" and not word:find "%.lua$"
+end
+
+function commands.console(parsed)
+  return require("lp.console.shell").run(parsed)
+end
+
 function commands.graph(parsed)
+  if is_run(parsed.script) then
+    return commands.console{spec = require("lp.console.catalog").named.graph, run = parsed.script,
+                            words = {}, options = {format = parsed.options.format,
+                                                   json = parsed.options.format == "json"}}
+  end
   local format, stdout = parsed.options.format or "text", io.stdout
   local mistake = require("lp.graph").unavailable(format)
   if mistake then

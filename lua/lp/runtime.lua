@@ -129,6 +129,8 @@ local function run_object(spec, ctor, args)
               (type(instance) == "userdata" and instance.run or find_method(instance, "run"))
   if spec.serves then
     serve(spec, instance, ctor)
+  else
+    core.keep_instance(instance)
   end
   if run then
     run(instance)

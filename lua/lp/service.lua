@@ -26,6 +26,11 @@ function service:new_run(name)
   return Run.new(name).id
 end
 
+--- Folders of the runs that live on this machine, by id.
+function service:runs_here()
+  return host.runs()
+end
+
 function service:free_port()
   return host.free_port()
 end
@@ -49,12 +54,24 @@ end
 local placements = {local_mt = threads, test_mt = threads, local_mp = processes,
                     test_mp = processes}
 
+--- Opens the run to those who look for it: its control socket and its manifest. Nodes in threads do
+-- without, should that fail.
+local function announce(run)
+  run.started, run.started_at = os.time(), core.now()
+  local ok, err = pcall(run.control_path, run)
+  if ok then
+    ok, err = pcall(host.rundir_write, run.id, "manifest", require("lp.control").manifest(run))
+  end
+  if not ok then report.warning("this run cannot be reached by other commands: " .. tostring(err)) end
+end
+
 function service:launch_run(run_id, settings)
   local run = runs[run_id]
   run.settings, run.notice = settings, settings.notice or 10
   settings.seed = settings.seed or math.random(0)
   if settings.spin then host.spin(settings.spin) end
   run.folder = host.rundir(run_id)
+  announce(run)
   run.state = "running"
   for _, node in ipairs(run.nodes) do node.placement = placements[settings.launch_type] end
   for _, node in ipairs(run.nodes) do node:start() end

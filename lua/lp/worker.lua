@@ -39,6 +39,12 @@ function worker:listen(key, path)
   host.listen(nodes[key], path)
 end
 
+--- Calls a reserved method of a node for somebody at the run's control socket (lp.control).
+function worker:ask_node(key, method, ...)
+  if not nodes[key] then error("the node has ended", 0) end
+  return core.ask(core.client(key, key), method, ...)
+end
+
 -- ---------------------------------------------------------------- for its nodes
 
 function worker:resolve(...)

@@ -109,7 +109,7 @@ end
 
 -- ---------------------------------------------------------------- the placement
 
-local processes = {register = register, exited = exited}
+local processes = {name = "process", register = register, exited = exited}
 
 function processes.start(node)
   local process = launch(node.run, node.name, node.hue, node.record.env or {})

@@ -59,8 +59,9 @@ end
 --- Where the service listens for the run's processes.
 function Run:control_path()
   if not self.control then
-    self.control = self.folder .. "/control"
-    host.listen(0, self.control)
+    local path = self.folder .. "/control"
+    host.listen(0, path)
+    self.control = path
   end
   return self.control
 end

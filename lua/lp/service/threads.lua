@@ -7,7 +7,7 @@ local state = require "lp.service.state"
 
 local host = core.host
 
-local threads = {}
+local threads = {name = "thread"}
 
 --- When it ends it will be started again: callers wait.
 function threads.returns(node) host.returns(node.key, true) end

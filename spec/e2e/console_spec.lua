@@ -1,0 +1,180 @@
+--- Commands about a run, from other shells: each is started as a user would, in the same run folders.
+
+local cjson = require "cjson"
+local support = require "spec.e2e.support"
+
+local PROGRAM = [[
+  local lp = require "lp"
+  local Worker = {}
+  Worker.__index = Worker
+  function Worker.new(name) return setmetatable({name = name, count = 0}, Worker) end
+  function Worker:square(x)
+    self.count = self.count + 1
+    return x * x
+  end
+  function Worker:sleep(seconds) lp.sleep(seconds) end
+  function Worker:fail() error "it went wrong" end
+  local program = lp.Program "demo"
+  local worker = program:add_node(lp.CourierNode(Worker.new, "Ann"), "worker")
+  program:add_node(lp.LuaNode(function(worker)
+    worker:square(2)
+    print "up"
+    lp.wait_for_stop()
+  end, worker), "driver")
+  return program
+]]
+
+describe("the commands about a run", function()
+  teardown(support.clean)
+
+  --- `lp WORDS` beside `run`: status, stdout, stderr.
+  local function lp(run, ...)
+    local list = {}
+    for i, word in ipairs {...} do list[i] = "'" .. word:gsub("'", [['\'']]) .. "'" end
+    local folder = run.folder
+    local command = ("cd %s && XDG_RUNTIME_DIR=$PWD/run timeout -s KILL 60 %s %s >answer 2>complaint </dev/null")
+                    :format(folder, support.lp(), table.concat(list, " "))
+    local _, _, status = os.execute(command)
+    return status, run:read "answer", run:read "complaint"
+  end
+
+  local function shows(run, ...)
+    local status, out, err = lp(run, ...)
+    assert.equal("", err)
+    assert.equal(0, status)
+    return out
+  end
+
+  local function shows_json(run, ...)
+    local words = {...}
+    words[#words + 1] = "--json"
+    return cjson.decode(shows(run, table.unpack(words)))
+  end
+
+  local function refuses(run, text, ...)
+    local status, out, err = lp(run, ...)
+    assert.truthy(err:find(text, 1, true), ("expected %q, got %q and %q"):format(text, out, err))
+    assert.equal(1, status)
+  end
+
+  support.placements(describe, "on a healthy program", function(launch_type)
+    local run
+
+    setup(function()
+      run = support.run(PROGRAM, {"--launch", launch_type}, {background = true}):wait_for "up"
+    end)
+
+    teardown(function()
+      if not run:ended() then shows(run, "stop", "demo") end
+      run:finish():expect(0)
+    end)
+
+    it("list programs", function()
+      local found = shows_json(run, "ps")
+      assert.equal(1, #found)
+      assert.equal("demo", found[1].name)
+      assert.equal(launch_type, found[1].launch_type)
+      assert.equal(run:pid(), found[1].pid)
+      assert.truthy(shows(run, "ps"):find(found[1].id, 1, true))
+    end)
+
+    it("take a run by its id as well", function()
+      local id = shows_json(run, "ps")[1].id
+      assert.equal(2, #shows_json(run, "nodes", id))
+      refuses(run, "there is no run other (lp ps lists those that are alive: " .. id .. ")", "nodes", "other")
+    end)
+
+    it("list nodes", function()
+      local nodes = shows_json(run, "nodes", "demo")
+      assert.equal("worker/0", nodes[1].name)
+      assert.equal("driver/0", nodes[2].name)
+      for _, node in ipairs(nodes) do
+        assert.equal("running", node.state)
+        assert.equal(launch_type == "local_mp", node.placement == "process")
+        assert.equal(launch_type == "local_mp", node.pid ~= run:pid())
+        assert.equal(0, node.restarts)
+      end
+      assert.truthy(shows(run, "nodes", "demo"):find "worker/0 +CourierNode +running")
+    end)
+
+    it("describe a node with its methods", function()
+      local node = shows_json(run, "node", "demo", "worker/0")
+      assert.same({"driver/0"}, node.called_by)
+      assert.same({name = "square", parameters = {"x"}, source = "./p.lua", line = 5},
+                  {name = node.methods[3].name, parameters = node.methods[3].parameters,
+                   source = "./p.lua", line = node.methods[3].line})
+      refuses(run, "has no node worker/9 (it has: worker/0, driver/0)", "node", "demo", "worker/9")
+    end)
+
+    it("show who calls whom", function()
+      assert.truthy(shows(run, "graph", "demo"):find("driver/0 -> worker/0", 1, true))
+    end)
+
+    it("call a method", function()
+      assert.equal("49\n", shows(run, "call", "demo", "worker/0", "square", "7"))
+      assert.equal("2.25\n", shows(run, "call", "demo", "worker/0", "square", "-1.5"))
+      assert.equal("null\n", shows(run, "call", "demo", "worker/0", "sleep", "0"))
+      refuses(run, "it went wrong", "call", "demo", "worker/0", "fail")
+      refuses(run, "argument 1 is not JSON: seven", "call", "demo", "worker/0", "square", "seven")
+      refuses(run, "no method cube", "call", "demo", "worker/0", "cube", "2")
+      refuses(run, "deadline exceeded", "call", "--timeout", "0.05", "demo", "worker/0", "sleep", "60")
+    end)
+
+    it("evaluate in a node", function()
+      assert.equal("Ann\tnil\t3\n", shows(run, "eval", "demo", "worker/0", "self.name, nil, 3"))
+      assert.equal("here\t1\n", shows(run, "eval", "demo", "worker/0", "print('here', 1)"))
+      assert.equal("{key = {1, 2}}\n", shows(run, "eval", "demo", "worker/0", "return {key = {1, 2}}"))
+      assert.same({printed = {"p"}, values = {1, "x"}},
+                  shows_json(run, "eval", "demo", "worker/0", "print 'p' return 1, 'x'"))
+      shows(run, "eval", "demo", "worker/0", "seen = self.count")
+      assert.truthy(tonumber(shows(run, "eval", "demo", "worker/0", "seen")) >= 1)
+      refuses(run, "eval:1: no", "eval", "demo", "worker/0", "error 'no'")
+      refuses(run, "expected near <eof>", "eval", "demo", "worker/0", "for")
+      assert.equal("nil\n", shows(run, "eval", "demo", "driver/0", "self"))
+    end)
+
+    it("never load bytecode", function()
+      refuses(run, "attempt to load a binary chunk", "eval", "demo", "worker/0", "\27Lua")
+    end)
+
+    it("collect garbage", function()
+      local memory = shows_json(run, "gc", "demo", "worker/0")
+      assert.truthy(memory.after > 0 and memory.before > 0)
+    end)
+  end)
+
+  it("answer reserved names on control links only", function()
+    local run = support.run(PROGRAM, {}, {background = true}):wait_for "up"
+    local text = [[
+      local core = require "lp.core"
+      local ok, err = pcall(core.ask, core.client(lp_key, "worker/0"), "lp.eval", "1")
+      return ok, err and err.code]]
+    local key = shows_json(run, "ps")[1].id .. "/worker/0"
+    assert.equal("false\tnot_found\n", shows(run, "eval", "demo", "driver/0",
+                 (text:gsub("lp_key", ("%q"):format(key)))))
+    shows(run, "stop", "demo")
+    run:finish():expect(0)
+  end)
+
+  it("know no run where none is", function()
+    local run = support.start {"version"}
+    run:finish()
+    assert.equal("no program runs here\n", shows(run, "ps"))
+    assert.same({}, shows_json(run, "ps"))
+    refuses(run, "there is no run demo: no program runs here", "nodes", "demo")
+  end)
+
+  it("say what is missing", function()
+    local run = support.run(PROGRAM, {}, {background = true}):wait_for "up"
+    local mistakes = {{"nodes", "the run is missing"}, {"call demo worker/0", "METHOD"}}
+    for _, case in ipairs(mistakes) do
+      local words = {}
+      for word in case[1]:gmatch "%S+" do words[#words + 1] = word end
+      local status, _, err = lp(run, table.unpack(words))
+      assert.equal(2, status)
+      assert.truthy(err:find(case[2], 1, true), err)
+    end
+    shows(run, "stop", "demo")
+    run:finish():expect(0)
+  end)
+end)
