@@ -240,11 +240,14 @@ static int opt_count(lua_State *L, int index) {
   return count > INT_MAX ? INT_MAX : (int)count;
 }
 
-/* limits(handlers at once or nil, calls waiting or nil, set of priority methods or nil) */
+/* limits(handlers at once or nil, calls waiting or nil, set of priority methods or nil, bytes of
+ * calls waiting or nil, bytes of answers waiting for a caller or nil) */
 static int core_limits(lua_State *L) {
   rpc *rpc = rpc_of(L);
   rpc->max_running = opt_count(L, 1);
   rpc->max_held = opt_count(L, 2);
+  rpc->max_held_bytes = (size_t)luaL_optinteger(L, 4, TERMS_PENDING_BYTES);
+  rpc->max_answer_bytes = (size_t)luaL_optinteger(L, 5, TERMS_ANSWER_BYTES);
   lua_settop(L, 3);
   keep(L, 3, &rpc->priority);
   return 0;
@@ -528,15 +531,18 @@ node *core_node(loop *loop, const node_request *request, fault *fault) {
       node_new(loop, request->name, request->key, &rpc_hooks, request->memory_limit, fault);
   if (!made) return NULL;
   made->timeslice = request->timeslice;
+  terms terms = request->terms.calls ? request->terms : TERMS_DEFAULT;
   if (request->id) made->id = request->id;
   lp_status status = LP_OK;
-  if (!request->id) status = engine_add(loop->engine, request->key, loop->box, made->id, NULL);
+  if (!request->id)
+    status = engine_add(loop->engine, request->key, loop->box, made->id, terms, NULL);
   if (status != LP_OK) {
     fault_set(fault, status, "cannot enter node %s: %s", request->name, lp_strerror(status));
     node_abort(made);
     return NULL;
   }
-  if (rpc_open(made, fault) && node_enter(made, start_node, (void *)request, fault)) return made;
+  if (rpc_open(made, terms, fault) && node_enter(made, start_node, (void *)request, fault))
+    return made;
   engine_end(loop->engine, request->key, fault->status, fault->text);
   node_abort(made);
   return NULL;

@@ -6,6 +6,7 @@
 #include <lua.h>
 
 #include "runtime/node.h"
+#include "runtime/terms.h"
 
 /* What to run in a fresh node: `module`.`field`(argument), as its main task. */
 typedef struct boot {
@@ -20,6 +21,7 @@ typedef struct node_request {
   const char *name, *key;
   size_t memory_limit; /* bytes; 0: none */
   int64_t timeslice;   /* of its tasks against each other; ns, 0: none */
+  terms terms;         /* what it takes from each caller; 0 calls: the default */
   boot boot;
   lua_CFunction open; /* adds to lp.core: called with the module on top of the stack; or NULL */
 } node_request;

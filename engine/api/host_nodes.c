@@ -49,6 +49,7 @@ typedef struct birth {
   uint64_t id;
   size_t memory_limit, length;
   int64_t timeslice;
+  terms terms;
   char *name, *key, *argument;
   event *failure; /* reserved for telling that it came to nothing */
 } birth;
@@ -74,6 +75,7 @@ static void birth_run(message *carried, void *at) {
                           .key = born->key,
                           .memory_limit = born->memory_limit,
                           .timeslice = born->timeslice,
+                          .terms = born->terms,
                           .boot = {"lp.runtime", "boot", born->argument, born->length}};
   if (!core_node(loop, &request, &fault)) {
     atomic_fetch_sub(&loop->node_count, 1);
@@ -90,9 +92,19 @@ static char *copy_bytes(const char *bytes, size_t length) {
   return copy;
 }
 
+/* The terms at `index` and behind it; nil: the defaults. */
+static terms opt_terms(lua_State *L, int index) {
+  lua_Integer calls = luaL_optinteger(L, index, TERMS_CALLS);
+  lua_Integer bytes = luaL_optinteger(L, index + 1, TERMS_BYTES);
+  luaL_argcheck(L, calls > 0 && calls <= TERMS_MOST_CALLS, index, "a number of calls");
+  luaL_argcheck(L, bytes > 0 && bytes <= TERMS_MOST_BYTES, index + 1, "a number of bytes");
+  return (terms){(uint32_t)calls, bytes, lua_toboolean(L, index + 2)};
+}
+
 static birth *birth_new(lua_State *L, host *host) {
   size_t limit = (size_t)luaL_optinteger(L, 6, 0), length;
   double timeslice = luaL_optnumber(L, 7, 0);
+  terms terms = opt_terms(L, 8);
   const char *argument = luaL_checklstring(L, 3, &length);
   birth *born = mem_new(sizeof *born);
   if (!born) return NULL;
@@ -103,6 +115,7 @@ static birth *birth_new(lua_State *L, host *host) {
   born->failure = engine_reserve(lua_tostring(L, 2));
   born->memory_limit = limit;
   born->timeslice = clock_from_seconds(timeslice);
+  born->terms = terms;
   born->length = length;
   born->argument = copy_bytes(argument, length);
   if (born->name && born->key && born->argument && born->failure) return born;
@@ -118,7 +131,8 @@ static lp_status host_place(host *host, hosted_loop *at, birth *born, hosted_nod
   list_push(&host->nodes, &hosted->link);
   atomic_fetch_add(&host->live_nodes, 1);
   atomic_fetch_add(&at->loop->node_count, 1);
-  lp_status status = engine_add(&host->engine, born->key, at->loop->box, id, &born->message);
+  lp_status status =
+      engine_add(&host->engine, born->key, at->loop->box, id, born->terms, &born->message);
   if (status == LP_OK) return LP_OK;
   list_remove(&hosted->link);
   atomic_fetch_sub(&host->live_nodes, 1);
@@ -127,7 +141,7 @@ static lp_status host_place(host *host, hosted_loop *at, birth *born, hosted_nod
 }
 
 /* start(name, key, argument, loop name or nil, threads, memory limit or nil, time slice in
- * seconds or nil) -> id */
+ * seconds or nil, calls and bytes of one caller under way or nil, whether more fail) -> id */
 static int host_start(lua_State *L) {
   host *host = host_of(L);
   fault fault;

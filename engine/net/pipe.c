@@ -25,10 +25,11 @@ struct pipe_end {
   mailbox *box; /* of the loop that uses this end */
   const stream_events *events;
   void *owner;
-  parcel *filling; /* what pipe_out appends to */
-  parcel *spare;   /* an empty one, its buffer allocated */
-  message closing; /* what pipe_free sends, so that closing needs no memory */
-  bool spared;     /* from faults that are injected */
+  parcel *filling;         /* what pipe_out appends to */
+  parcel *spare;           /* an empty one, its buffer allocated */
+  message closing;         /* what pipe_free sends, so that closing needs no memory */
+  atomic_size_t under_way; /* bytes sent from here that the other end has not taken up */
+  bool spared;             /* from faults that are injected */
   atomic_bool open;
 };
 
@@ -66,6 +67,7 @@ static void parcel_run(message *carried, void *loop) {
   parcel *arrived = (parcel *)carried;
   pipe_end *end = arrived->to;
   pipe *shared = end->pipe;
+  atomic_fetch_sub_explicit(&end->other->under_way, arrived->bytes.length, memory_order_relaxed);
   if (atomic_load(&end->open) && arrived->bytes.length)
     end->events->on_data(end->owner, arrived->bytes.data, arrived->bytes.length);
   if (atomic_load(&end->open) && !end->spare && arrived->bytes.capacity <= PARCEL_KEEP) {
@@ -129,6 +131,7 @@ buffer *pipe_out(pipe_end *end) {
 
 static bool parcel_send(pipe_end *end, parcel *sent) {
   sent->to = end->other;
+  atomic_fetch_add_explicit(&end->under_way, sent->bytes.length, memory_order_relaxed);
   atomic_fetch_add(&end->pipe->references, 1);
   if (mailbox_push(end->other->box, MAILBOX_MAIL, &sent->message)) return true;
   parcel_free(sent);
@@ -202,7 +205,8 @@ void pipe_spare(pipe_end *end) {
 }
 
 size_t pipe_queued(const pipe_end *end) {
-  return end->filling ? end->filling->bytes.length : 0;
+  size_t sent = atomic_load_explicit(&end->under_way, memory_order_relaxed);
+  return sent + (end->filling ? end->filling->bytes.length : 0);
 }
 
 void pipe_free(pipe_end *end) {

@@ -25,6 +25,7 @@ buffer *pipe_out(pipe_end *end);
 /* Hands what was appended to the other end's loop. False when that loop is gone or the
  * other end was freed: the caller treats the link as closed. */
 bool pipe_flush(pipe_end *end);
+/* Bytes appended here that the other end's loop has not taken up yet. */
 size_t pipe_queued(const pipe_end *end);
 /* Has no faults injected in what this end sends (fault_point.h). */
 void pipe_spare(pipe_end *end);

@@ -186,6 +186,15 @@ static int call_notify(lua_State *L, peer *peer, const outgoing *what) {
   return failure_raise(L, fault.status, fault.text);
 }
 
+static int raise_full(lua_State *L, peer *peer) {
+  bool calls = peer->window <= 0;
+  return failure_raisef(L, LP_RESOURCE_EXHAUSTED,
+                        "node %s is full: it takes no more than %lld %s of this node at once (its "
+                        "%s), and by its on_full a call beyond that fails",
+                        peer->name, (long long)(calls ? peer->granted.calls : peer->granted.bytes),
+                        calls ? "calls" : "bytes of calls", calls ? "edge_calls" : "edge_bytes");
+}
+
 /* Credit came back, or the link went away: from the start. */
 static int call_retry(lua_State *L, int status, lua_KContext due) {
   (void)status;
@@ -204,6 +213,8 @@ static int call_go(lua_State *L, int64_t due) {
   if (peer->state != PEER_OPEN && !peer_connect(L, peer, &fault))
     return failure_raise(L, fault.status, fault.text);
   if (!has_credit(peer)) {
+    peer->rpc->met[BOUND_EDGE]++;
+    if (peer->granted.fails) return raise_full(L, peer);
     task *task = task_before_wait(L);
     list_push(&peer->waiters, &task->link);
     return task_yield(L, task, due, due, call_retry);

@@ -33,12 +33,14 @@ uint32_t hello_id(const uint8_t *params, size_t length) {
   return first.value > UINT32_MAX ? 0 : (uint32_t)first.value;
 }
 
-/* The first element as a small count, 0: it is none. */
-static uint32_t count_at(const uint8_t *params, size_t length) {
-  token first;
+/* An element as a number from 0 to `most`; `none`: it is none. */
+static int64_t number_at(const uint8_t *params, size_t length, unsigned wanted, int64_t most,
+                         int64_t none) {
+  token found;
   const uint8_t *payload;
-  if (!element(params, length, 0, &first, &payload) || first.kind != TOKEN_UNSIGNED) return 0;
-  return first.value > RPC_WINDOW ? RPC_WINDOW : (uint32_t)first.value;
+  if (!element(params, length, wanted, &found, &payload)) return none;
+  if (found.kind != TOKEN_UNSIGNED) return none;
+  return found.value > (uint64_t)most ? most : (int64_t)found.value;
 }
 
 static void element_text(const uint8_t *params, size_t length, unsigned wanted, char *out,
@@ -72,24 +74,39 @@ int64_t hello_time(const frame *frame) {
   return (int64_t)first.value * 1000;
 }
 
-/* [version, name of this node] */
-static bool put_self(buffer *out, const char *name) {
-  return frame_put_array(out, 2) && frame_put_integer(out, HELLO_VERSION) &&
-         frame_put_string(out, name, strlen(name));
+/* [version, name of this node, calls and bytes it takes from the other, 1: more fail] */
+static bool put_self(buffer *out, const rpc *rpc) {
+  const char *name = rpc->node->name;
+  return frame_put_array(out, 5) && frame_put_integer(out, HELLO_VERSION) &&
+         frame_put_string(out, name, strlen(name)) && frame_put_integer(out, rpc->terms.calls) &&
+         frame_put_integer(out, rpc->terms.bytes) && frame_put_integer(out, rpc->terms.fails);
+}
+
+/* The other end's terms; what is missing is as by default. */
+static terms read_terms(const frame *frame) {
+  const uint8_t *at = frame->body;
+  size_t length = frame->body_length;
+  terms read = {.calls = (uint32_t)number_at(at, length, 2, TERMS_MOST_CALLS, TERMS_CALLS),
+                .bytes = number_at(at, length, 3, TERMS_MOST_BYTES, TERMS_BYTES),
+                .fails = number_at(at, length, 4, 1, 0)};
+  if (read.calls == 0) read.calls = 1; /* nobody could ever call */
+  if (read.bytes == 0) read.bytes = 1;
+  return read;
 }
 
 bool hello_send(peer *peer) {
   buffer *out = stream_out(peer->wire.stream);
   size_t start;
   if (!frame_begin_request(out, false, 0, HELLO_METHOD, strlen(HELLO_METHOD), false, &start) ||
-      !put_self(out, peer->rpc->node->name))
+      !put_self(out, peer->rpc))
     return false;
   frame_end(out, false, start);
   return true;
 }
 
 /* From now on this is an engine speaking to an engine. */
-static void greeted(peer *peer) {
+static void greeted(peer *peer, const frame *frame) {
+  peer_grant(peer, read_terms(frame));
   mem_free(peer->farewell);
   peer->farewell = NULL;
   peer->foreign = peer->again = false;
@@ -101,12 +118,12 @@ lp_status hello_answered(peer *peer, const frame *frame, fault *fault) {
   if (frame->kind != FRAME_RESPONSE || frame->error || frame->id != 0)
     return fault_set(fault, LP_FAILED_PRECONDITION,
                      "the server there does not speak this engine's protocol");
-  uint32_t version = count_at(frame->body, frame->body_length);
+  int64_t version = number_at(frame->body, frame->body_length, 0, UINT32_MAX, 0);
   if (version != HELLO_VERSION)
     return fault_set(fault, LP_FAILED_PRECONDITION,
-                     "the engine there speaks version %u of the protocol, this one %d", version,
-                     HELLO_VERSION);
-  greeted(peer);
+                     "the engine there speaks version %lld of the protocol, this one %d",
+                     (long long)version, HELLO_VERSION);
+  greeted(peer, frame);
   return peer_write_early(peer, fault) ? LP_OK : fault->status;
 }
 
@@ -116,7 +133,7 @@ lp_status hello_asked(peer *peer, const frame *frame, fault *fault) {
   if (!peer->foreign)
     return fault_set(fault, LP_INVALID_ARGUMENT, "the peer greeted a second time");
   if (!out || !frame_begin_response(out, false, frame->id, false, &start) ||
-      !put_self(out, peer->rpc->node->name))
+      !put_self(out, peer->rpc))
     return fault_set(fault, LP_RESOURCE_EXHAUSTED, "out of memory");
   frame_end(out, false, start);
   loop_dirty(peer->rpc->node->loop, &peer->flushable);
@@ -127,7 +144,7 @@ lp_status hello_asked(peer *peer, const frame *frame, fault *fault) {
     mem_free(peer->name);
     peer->name = copy;
   }
-  greeted(peer);
+  greeted(peer, frame);
   return LP_OK;
 }
 
@@ -169,15 +186,11 @@ void hello_credit(peer *peer, uint32_t count, size_t bytes) {
 }
 
 uint32_t hello_count(const frame *frame) {
-  return count_at(frame->body, frame->body_length);
+  return (uint32_t)number_at(frame->body, frame->body_length, 0, TERMS_MOST_CALLS, 0);
 }
 
 size_t hello_bytes(const frame *frame) {
-  token bytes;
-  const uint8_t *payload;
-  if (!element(frame->body, frame->body_length, 1, &bytes, &payload)) return 0;
-  if (bytes.kind != TOKEN_UNSIGNED) return 0;
-  return bytes.value > RPC_WINDOW_BYTES ? RPC_WINDOW_BYTES : (size_t)bytes.value;
+  return (size_t)number_at(frame->body, frame->body_length, 1, TERMS_MOST_BYTES, 0);
 }
 
 void hello_bye(peer *peer, const char *text) {

@@ -37,8 +37,10 @@ peer *peer_new(rpc *rpc, const char *target, const char *name) {
   made->name = mem_strdup(name);
   made->on_close = LUA_NOREF;
   made->flushable.flush = peer_flush;
-  made->window = peer_full_window();
-  made->window_bytes = RPC_WINDOW_BYTES;
+  made->granted = TERMS_DEFAULT;
+  made->granted.calls = peer_window(TERMS_CALLS);
+  made->window = made->granted.calls;
+  made->window_bytes = made->granted.bytes;
   made->next_id = fault_point_setting(FAULT_FIRST_ID, 1);
 #ifdef LP_FAULTS
   list_init(&made->late_frames);
@@ -180,8 +182,8 @@ void peer_down(peer *peer, lp_status status, const char *reason) {
   peer->again = false;
   peer->early.length = 0;
   peer->frame_start = 0;
-  peer->window = peer_full_window();
-  peer->window_bytes = RPC_WINDOW_BYTES;
+  peer->window = peer->granted.calls;
+  peer->window_bytes = peer->granted.bytes;
   peer->consumed_bytes = 0;
   peer->consumed = 0;
   peer->late = 0;
@@ -194,15 +196,27 @@ void peer_down(peer *peer, lp_status status, const char *reason) {
 
 /* ---- coming in -------------------------------------------------------------- */
 
-/* Credit has come back: as many waiting callers as it covers try again. */
-static void credit_back(peer *peer, uint32_t count, size_t bytes) {
-  int64_t missing = RPC_WINDOW_BYTES - peer->window_bytes;
-  uint32_t full = peer_full_window();
-  if (peer->window < full) peer->window = count < full - peer->window ? peer->window + count : full;
-  peer->window_bytes += (int64_t)bytes < missing ? (int64_t)bytes : missing;
+/* As many waiting callers as there is credit for try again. */
+static void wake_waiters(peer *peer) {
   if (peer->window_bytes <= 0) return;
-  for (uint32_t i = 0; i < peer->window && !list_empty(&peer->waiters); i++)
+  for (int64_t i = 0; i < peer->window && !list_empty(&peer->waiters); i++)
     task_wake(list_entry(list_pop(&peer->waiters), task, link), 0);
+}
+
+static void credit_back(peer *peer, uint32_t count, size_t bytes) {
+  int64_t missing = peer->granted.calls - peer->window;
+  int64_t missing_bytes = peer->granted.bytes - peer->window_bytes;
+  peer->window += count < missing ? count : missing;
+  peer->window_bytes += (int64_t)bytes < missing_bytes ? (int64_t)bytes : missing_bytes;
+  wake_waiters(peer);
+}
+
+void peer_grant(peer *peer, terms terms) {
+  terms.calls = peer_window(terms.calls);
+  peer->window += (int64_t)terms.calls - peer->granted.calls;
+  peer->window_bytes += terms.bytes - peer->granted.bytes;
+  peer->granted = terms;
+  wake_waiters(peer);
 }
 
 static void on_response(lua_State *L, peer *peer, const frame *frame) {
@@ -222,9 +236,8 @@ static void notify_consumed(peer *peer, size_t bytes) {
   peer->consumed_bytes += bytes;
   peer->consumed++;
   if (peer->foreign) return;
-  uint32_t quarter = (peer_full_window() + 3) / 4;
-  uint32_t step = quarter < RPC_CREDIT_STEP ? quarter : RPC_CREDIT_STEP;
-  if (peer->consumed < step && peer->consumed_bytes < RPC_WINDOW_BYTES / 4) return;
+  const terms *terms = &peer->rpc->terms;
+  if (peer->consumed < terms->calls / 4 && (int64_t)peer->consumed_bytes < terms->bytes / 4) return;
   hello_credit(peer, peer->consumed, peer->consumed_bytes);
   peer->consumed = 0;
   peer->consumed_bytes = 0;
@@ -304,6 +317,7 @@ static void on_oversize(void *owner, uint64_t size, const uint8_t *head, size_t 
            arrival->peer->splitter.limit_bytes);
   uint32_t id;
   frame_kind kind;
+  arrival->peer->rpc->met[BOUND_MESSAGE]++;
   if (!frame_peek(head, length, &kind, &id)) return;
   if (kind == FRAME_NOTIFY) {
     notify_consumed(arrival->peer, size + FRAME_PREFIX);

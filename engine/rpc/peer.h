@@ -12,12 +12,6 @@
 typedef struct peer peer;
 typedef struct pending pending;
 
-enum {
-  RPC_WINDOW = 1024,           /* requests and notifications under way in one direction */
-  RPC_WINDOW_BYTES = 64 << 20, /* their bytes; another may begin while any is left */
-  RPC_CREDIT_STEP = 256        /* notifications consumed before credit is returned */
-};
-
 typedef enum peer_state {
   PEER_IDLE,       /* no link; the next call connects */
   PEER_CONNECTING, /* frames gather in `early` */
@@ -45,10 +39,12 @@ struct peer {
   char *name;         /* of the node at the other end, for people */
   pending **slots;    /* by id & (size - 1) */
   uint32_t slot_count, pending_count, next_id;
-  uint32_t window;      /* requests and notifications the other end still takes */
+  terms granted;        /* what the other end takes */
+  int64_t window;       /* requests and notifications it takes now; below 0: it learnt so late */
   int64_t window_bytes; /* the same in bytes; below 0 after a large one */
   uint32_t consumed;    /* notifications from there handled since the last credit */
   size_t consumed_bytes;
+  uint32_t handling; /* calls from there that are held or handled here */
   uint32_t late;     /* calls given up that have not been answered yet */
   size_t late_bytes; /* of those */
   list waiters;      /* tasks waiting for credit, by task.link */
@@ -62,10 +58,10 @@ struct peer {
 #endif
 };
 
-/* The credit of a fresh link; less in specs of what happens when it is used up. */
-static inline uint32_t peer_full_window(void) {
-  uint32_t wanted = fault_point_setting(FAULT_WINDOW, RPC_WINDOW);
-  return wanted < 1 ? 1 : wanted < RPC_WINDOW ? wanted : RPC_WINDOW;
+/* The credit of a fresh link in calls; less in specs of what happens when it is used up. */
+static inline uint32_t peer_window(uint32_t calls) {
+  uint32_t wanted = fault_point_setting(FAULT_WINDOW, calls);
+  return wanted < 1 ? 1 : wanted < calls ? wanted : calls;
 }
 
 /* The peer for `target` (a node's key or an address), shared by all clients of this node;
@@ -79,7 +75,7 @@ peer *peer_new(rpc *rpc, const char *target, const char *name);
 /* ---- connecting: peer_connect.c --------------------------------------------- */
 
 /* Takes over an end of a pipe or a connected descriptor whose other side dialled. */
-void peer_accept_pipe(rpc *rpc, pipe_end *end, const char *name);
+void peer_accept_pipe(rpc *rpc, pipe_end *end, const char *name, terms terms);
 void peer_accept_fd(rpc *rpc, int fd);
 /* Begins to connect when idle. False: unavailable, fault says why. May run Lua: raises. */
 bool peer_connect(lua_State *L, peer *peer, fault *fault);
@@ -100,6 +96,8 @@ bool peer_write_early(peer *peer, fault *fault);
 void peer_reset_splitter(peer *peer);
 /* Fails every pending call and closes the link; a peer with a target may be used again. */
 void peer_down(peer *peer, lp_status status, const char *text);
+/* The other end said what it takes. */
+void peer_grant(peer *peer, terms terms);
 /* Memory was out for an answer or for credit: rather than have the other end wait for ever,
  * the link is taken down at the end of the turn. */
 void peer_break(peer *peer);

@@ -16,7 +16,7 @@ enum { SOCKET_BUFFER_BYTES = 1 << 20 };
 
 /* ---- the other side dialled ------------------------------------------------- */
 
-void peer_accept_pipe(rpc *rpc, pipe_end *end, const char *name) {
+void peer_accept_pipe(rpc *rpc, pipe_end *end, const char *name, terms terms) {
   peer *made = peer_new(rpc, NULL, name);
   if (!made) {
     pipe_free(end);
@@ -27,6 +27,7 @@ void peer_accept_pipe(rpc *rpc, pipe_end *end, const char *name) {
   made->state = PEER_OPEN;
   made->wire.pipe = end;
   peer_faults_link(made);
+  peer_grant(made, terms);
   pipe_attach(end, &peer_events, made);
 }
 
@@ -78,6 +79,7 @@ typedef struct offer {
   message message;
   uint64_t node;
   pipe_end *end;
+  terms terms; /* of the node that dials */
   char from[64];
 } offer;
 
@@ -91,7 +93,7 @@ static void offer_run(message *carried, void *at) {
   offer *offered = (offer *)carried;
   node *node = loop_find_node(at, offered->node);
   if (node && node->upper) {
-    peer_accept_pipe(node->upper, offered->end, offered->from);
+    peer_accept_pipe(node->upper, offered->end, offered->from, offered->terms);
     offered->end = NULL;
   }
   offer_drop(carried);
@@ -108,10 +110,12 @@ static bool connect_here(peer *peer, place *place, fault *fault) {
   }
   offered->message = (message){.run = offer_run, .drop = offer_drop};
   offered->node = place->id;
+  offered->terms = peer->rpc->terms;
   snprintf(offered->from, sizeof offered->from, "%s", node->name);
   pipe_attach(peer->wire.pipe, &peer_events, peer);
   peer_faults_link(peer);
   peer->state = PEER_OPEN;
+  peer_grant(peer, place->terms);
   if (mailbox_push(place->box, MAILBOX_MAIL, &offered->message)) return true;
   offer_drop(&offered->message);
   peer->state = PEER_IDLE;

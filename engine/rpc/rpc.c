@@ -68,6 +68,10 @@ void rpc_log(lua_State *L, const char *format, ...) {
   lines_log(node_of(L), 2, text, bytes);
 }
 
+void rpc_met(lua_State *L, bound bound, const char *text) {
+  if (rpc_of(L)->met[bound]++ == 0) rpc_log(L, "%s (further cases are counted, not logged)", text);
+}
+
 /* ---- spawned tasks ---------------------------------------------------------- */
 
 static int reference_of(const task *task) {
@@ -240,13 +244,17 @@ static int open_all(lua_State *L) {
   return 0;
 }
 
-bool rpc_open(node *node, fault *fault) {
+bool rpc_open(node *node, terms terms, fault *fault) {
   rpc *made = mem_new(sizeof *made);
   if (!made) {
     fault_set(fault, LP_RESOURCE_EXHAUSTED, "no memory for node %s", node->name);
     return false;
   }
   made->node = node;
+  made->terms = terms;
+  made->terms.calls = peer_window(terms.calls);
+  made->max_held_bytes = TERMS_PENDING_BYTES;
+  made->max_answer_bytes = TERMS_ANSWER_BYTES;
   made->codec.limits = codec_default_limits;
   made->codec.hooks = client_codec_hooks;
   made->codec.strings = mem_new(sizeof *made->codec.strings); /* without, it is slower */

@@ -8,6 +8,7 @@
 
 #include "runtime/node.h"
 #include "runtime/task.h"
+#include "runtime/terms.h"
 #include "wire/codec.h"
 
 struct pending;
@@ -27,6 +28,17 @@ typedef struct methods_found {
   char name[40];
 } methods_found;
 
+/* What can be used up, and how often it was. */
+typedef enum bound {
+  BOUND_EDGE,          /* edge_calls, edge_bytes of a node called: met by calls from here */
+  BOUND_PENDING,       /* max_pending */
+  BOUND_PENDING_BYTES, /* max_pending_bytes */
+  BOUND_ANSWERS,       /* answer_bytes */
+  BOUND_BARE,          /* edge_calls of here, met by a caller without hello */
+  BOUND_MESSAGE,       /* the size of a message, met by one that came in */
+  BOUND_COUNT
+} bound;
+
 /* The rpc layer's part of a node (node->upper). */
 typedef struct rpc {
   node *node;
@@ -41,6 +53,9 @@ typedef struct rpc {
   int priority;                       /* set of methods that pass the limits below */
   int max_running, max_held;          /* handlers at once, calls waiting; 0: no limit */
   int running, held_count;
+  size_t max_held_bytes, max_answer_bytes, held_bytes;
+  terms terms; /* what this node takes from each caller */
+  uint64_t met[BOUND_COUNT];
   bool stopped;                  /* the instance stopped its server */
   methods_found found;           /* the method of the last call in these bytes */
   task *preparing;               /* is being given its arguments */
@@ -82,7 +97,9 @@ void rpc_unlisten(rpc *rpc, const char *path);
 /* Hooks for node_new; a node made with them gets its rpc part from rpc_open. */
 extern const node_hooks rpc_hooks;
 /* Sets up the rpc part of a fresh node. False with fault: memory. */
-bool rpc_open(node *node, fault *fault);
+bool rpc_open(node *node, terms terms, fault *fault);
+/* A bound was met; the first time the log says so, in the words of `text`. */
+void rpc_met(lua_State *L, bound bound, const char *text);
 
 /* The node failed with the lp.Error at the top of L: it is closed, the engine told. */
 void node_fail(lua_State *L);

@@ -26,6 +26,12 @@ typedef struct held {
   uint8_t bytes[];
 } held;
 
+/* What it takes of max_pending_bytes. */
+static size_t held_size(const held *held) {
+  return sizeof *held + held->frame.method_length + held->frame.body_length +
+         held->frame.meta_length;
+}
+
 /* ---- answering -------------------------------------------------------------- */
 
 bool server_can_answer(const call *call) {
@@ -68,9 +74,23 @@ static lp_status put_results(lua_State *L, peer *peer, int first, buffer *out, f
   return codec_write_value(L, first, "result", &codec, out, fault);
 }
 
+/* A caller that does not read what it asked for must not fill our memory with it. */
+static bool answers_pile_up(lua_State *L, const peer *peer, fault *fault) {
+  size_t queued = link_queued(&peer->wire);
+  size_t most = peer->foreign ? (size_t)peer->rpc->terms.bytes : peer->rpc->max_answer_bytes;
+  if (queued <= most) return false;
+  fault_set(fault, LP_RESOURCE_EXHAUSTED,
+            "%zu bytes of answers from node %s wait for %s to be read already (%s of %s)", queued,
+            peer->rpc->node->name, peer->name, peer->foreign ? "edge_bytes" : "answer_bytes",
+            peer->rpc->node->name);
+  rpc_met(L, BOUND_ANSWERS, fault->text);
+  return true;
+}
+
 lp_status server_answer(lua_State *L, call *call, int first, fault *fault) {
   peer *peer = call->peer;
   size_t start, at;
+  if (answers_pile_up(L, peer, fault)) return fault->status;
   buffer *out = peer_write_begin(peer, &start);
   if (!out || !frame_begin_response(out, !peer->foreign, call->id, false, &at)) {
     if (out) peer_write_undo(peer, start);
@@ -116,6 +136,7 @@ void server_release(call *call) {
   list_remove(&call->link);
   reply_forget(call);
   timer_stop(&rpc->node->loop->timers, &call->deadline);
+  call->peer->handling--;
   peer_unref(call->peer);
   if (rpc->free_call_count >= SERVER_IDLE_CALLS) {
     mem_free(call);
@@ -201,6 +222,8 @@ static void held_remove(rpc *rpc, held **place) {
   *place = gone->next;
   if (!*place) rpc->held_end = place;
   rpc->held_count--;
+  rpc->held_bytes -= held_size(gone);
+  gone->peer->handling--;
   peer_unref(gone->peer);
   mem_free(gone);
 }
@@ -282,6 +305,7 @@ static call *call_new(peer *peer, const frame *frame) {
     return NULL;
   }
   made->peer = peer_ref(peer);
+  peer->handling++;
   made->session = peer->session;
   made->id = frame->id;
   made->notify = frame->kind == FRAME_NOTIFY;
@@ -328,6 +352,8 @@ static void hold(lua_State *L, peer *peer, const frame *frame, int64_t due) {
   *rpc->held_end = kept;
   rpc->held_end = &kept->next;
   rpc->held_count++;
+  rpc->held_bytes += held_size(kept);
+  peer->handling++;
   if (!rpc->serving && frame->kind == FRAME_REQUEST) circle_held(peer, frame->id);
 }
 
@@ -474,15 +500,38 @@ static void refuse_full(lua_State *L, peer *peer, const frame *frame) {
   snprintf(text, sizeof text, "node %s has %d calls waiting already (its max_pending)",
            peer->rpc->node->name, peer->rpc->max_held);
   refuse(L, peer, frame, LP_RESOURCE_EXHAUSTED, text);
+  rpc_met(L, BOUND_PENDING, text);
+}
+
+static void refuse_bytes(lua_State *L, peer *peer, const frame *frame) {
+  char text[FAULT_TEXT];
+  snprintf(text, sizeof text,
+           "node %s has %zu bytes of calls waiting already, and %zu is its max_pending_bytes",
+           peer->rpc->node->name, peer->rpc->held_bytes, peer->rpc->max_held_bytes);
+  refuse(L, peer, frame, LP_RESOURCE_EXHAUSTED, text);
+  rpc_met(L, BOUND_PENDING_BYTES, text);
+}
+
+/* Who speaks without hello knows of no credit: what is beyond it is refused. */
+static void refuse_bare(lua_State *L, peer *peer, const frame *frame) {
+  char text[FAULT_TEXT];
+  snprintf(text, sizeof text, "node %s handles %u calls of this link already (its edge_calls)",
+           peer->rpc->node->name, (unsigned)peer->handling);
+  refuse(L, peer, frame, LP_RESOURCE_EXHAUSTED, text);
+  rpc_met(L, BOUND_BARE, text);
 }
 
 /* Dispatches a request, or keeps it, or refuses it because too many are kept. */
 static void admit(lua_State *L, peer *peer, const frame *frame, int64_t due) {
   rpc *rpc = peer->rpc;
-  if (rpc->serving && ((has_room(rpc) && !rpc->held) || has_priority(L, rpc, frame))) {
+  if (peer->foreign && peer->handling >= rpc->terms.calls) {
+    refuse_bare(L, peer, frame);
+  } else if (rpc->serving && ((has_room(rpc) && !rpc->held) || has_priority(L, rpc, frame))) {
     dispatch(L, peer, frame, due);
   } else if (rpc->max_held > 0 && rpc->held_count >= rpc->max_held) {
     refuse_full(L, peer, frame);
+  } else if (rpc->held_bytes > rpc->max_held_bytes) {
+    refuse_bytes(L, peer, frame);
   } else {
     hold(L, peer, frame, due);
   }
@@ -555,11 +604,13 @@ void server_forget(rpc *rpc) {
     next = each->next;
     if (each->session == each->peer->session && each->frame.kind == FRAME_REQUEST)
       server_refuse_ended(each->peer, each->frame.id);
+    each->peer->handling--;
     peer_unref(each->peer);
     mem_free(each);
   }
   rpc->held = NULL;
   rpc->held_end = &rpc->held;
   rpc->held_count = 0;
+  rpc->held_bytes = 0;
   reply_end_all(rpc, NULL, NULL);
 }

@@ -10,6 +10,7 @@ struct entry {
   mailbox *box; /* NULL once the node has ended */
   uint64_t id;
   bool returns; /* when it ends it is started again: see engine_returns */
+  terms terms;
   lp_status status;
   char *text; /* how it ended */
   char key[];
@@ -55,7 +56,8 @@ static entry *entry_new(entry **place, const char *key) {
   return made;
 }
 
-lp_status engine_add(engine *engine, const char *key, mailbox *box, uint64_t id, message *ahead) {
+lp_status engine_add(engine *engine, const char *key, mailbox *box, uint64_t id, terms terms,
+                     message *ahead) {
   pthread_mutex_lock(&engine->lock);
   entry **place = entry_place(engine, key);
   lp_status status = LP_OK;
@@ -68,6 +70,7 @@ lp_status engine_add(engine *engine, const char *key, mailbox *box, uint64_t id,
   } else {
     (*place)->box = mailbox_ref(box);
     (*place)->id = id;
+    (*place)->terms = terms;
   }
   pthread_mutex_unlock(&engine->lock);
   return status;
@@ -122,6 +125,7 @@ lp_status engine_find(engine *engine, const char *key, place *out, fault *fault)
   } else {
     out->box = mailbox_ref(found->box);
     out->id = found->id;
+    out->terms = found->terms;
   }
   pthread_mutex_unlock(&engine->lock);
   return status;

@@ -11,6 +11,7 @@
 #include "base/mailbox.h"
 #include "base/status.h"
 #include "runtime/loop.h"
+#include "runtime/terms.h"
 
 /* Something the service thread should hear of. */
 typedef enum event_kind {
@@ -52,10 +53,11 @@ typedef struct engine {
 bool engine_init(engine *engine);
 void engine_fini(engine *engine);
 
-/* Enters a node under `key`; already_exists when a live one has it. `ahead` (or NULL) is
- * pushed into `box` before anybody can find the node; unless LP_OK comes back it is still
- * the caller's. */
-lp_status engine_add(engine *engine, const char *key, mailbox *box, uint64_t id, message *ahead);
+/* Enters a node under `key`; already_exists when a live one has it. `terms` are told to those who
+ * look for it. `ahead` (or NULL) is pushed into `box` before anybody can find the node; unless
+ * LP_OK comes back it is still the caller's. */
+lp_status engine_add(engine *engine, const char *key, mailbox *box, uint64_t id, terms terms,
+                     message *ahead);
 /* The node of `key` ended: later look-ups say how. */
 void engine_end(engine *engine, const char *key, lp_status status, const char *text);
 /* Whether the node of `key` is started again when it ends. Until it is back it is as if it were
@@ -68,6 +70,7 @@ void engine_forget(engine *engine, const char *prefix);
 typedef struct place {
   mailbox *box; /* a reference the caller drops; NULL unless found */
   uint64_t id;
+  terms terms;
 } place;
 /* LP_OK: found. LP_NOT_FOUND: not of this process. LP_UNAVAILABLE: it ended, the fault says how. */
 lp_status engine_find(engine *engine, const char *key, place *out, fault *fault);

@@ -15,13 +15,24 @@ local function loop_of(spec, key)
   return wanted
 end
 
+--- What the node takes from each of its callers. With `on_full = "wait"` nothing beyond
+-- max_pending is sent: all that one caller may have under way has room here.
+local function terms_of(given)
+  local calls = given.edge_calls
+  if given.on_full == "wait" and given.max_pending then
+    local room = given.max_pending + (given.max_concurrency or 0)
+    calls = math.min(calls or room, room, 1 << 20)
+  end
+  return calls, given.edge_bytes and math.min(given.edge_bytes, 1 << 40), given.on_full == "fail"
+end
+
 --- Starts the node that `spec` describes.
 -- @int threads loops the engine may choose from before nodes share
 -- @treturn int the engine's id of the node
 function hosting.start(spec, key, threads)
   spec.pid = host.pid()
   return host.start(spec.name, key, core.pack(spec), loop_of(spec, key), threads,
-                    spec.options.memory_limit, spec.options.timeslice)
+                    spec.options.memory_limit, spec.options.timeslice, terms_of(spec.options))
 end
 
 return hosting

@@ -138,7 +138,7 @@ local function pack_node(node, packing, classes)
 end
 
 --- Options that have a name and a check but no effect yet: better refused than ignored.
-local not_yet = {"on_full", "listen"}
+local not_yet = {"listen"}
 
 local function check_options(program)
   for _, node in ipairs(program:all_nodes()) do

@@ -217,10 +217,20 @@ end
 
 local count = options.integer("a whole number, 1 or more", 1)
 
+local function edge_calls(value)
+  local most = count(value)
+  if most and most <= 1 << 20 then return most end
+  return nil, "a whole number from 1 to 1048576"
+end
+
 local schema = {
   timeslice = options.number("a number of seconds, more than 0", 0, true),
   max_pending = count,
+  max_pending_bytes = bytes,
   max_concurrency = count,
+  edge_calls = edge_calls,
+  edge_bytes = bytes,
+  answer_bytes = bytes,
   on_full = options.one_of("wait", "fail"),
   memory_limit = bytes,
   on_failure = options.one_of("stop", "restart", "ignore"),

@@ -104,7 +104,9 @@ end
 --- Begins to answer calls, or leaves that to an instance that wants to own its server.
 local function serve(spec, instance, ctor)
   local options = spec.options
-  core.limits(options.max_concurrency, options.max_pending, set_of(options.priority_methods))
+  local most = options.on_full ~= "wait" and options.max_pending or nil -- lp.hosting has it
+  core.limits(options.max_concurrency, most, set_of(options.priority_methods),
+              options.max_pending_bytes, options.answer_bytes)
   local owns = find_method(instance, "set_courier_server")
   if owns then
     local server = require("lp.server").new(instance, core.methods(instance, ctor, set_of(options.expose)))
