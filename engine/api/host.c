@@ -222,6 +222,7 @@ static int open_host(lua_State *L) {
   if (more) more(L);
   lua_newtable(L);
   luaL_setfuncs(L, host_functions, 0);
+  luaL_setfuncs(L, host_journal_functions, 0);
   luaL_setfuncs(L, host_node_functions, 0);
   luaL_setfuncs(L, host_child_functions, 0);
   luaL_setfuncs(L, host_rundir_functions, 0);

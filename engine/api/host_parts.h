@@ -82,6 +82,7 @@ void host_signals_watch(host *host);
 void host_rundirs_clear(host *host);
 
 /* Functions for lp.core.host, one list a file. */
-extern const luaL_Reg host_node_functions[], host_child_functions[], host_rundir_functions[];
+extern const luaL_Reg host_node_functions[], host_child_functions[], host_rundir_functions[],
+    host_journal_functions[];
 
 #endif

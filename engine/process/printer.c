@@ -35,6 +35,7 @@ struct printer {
   void (*on_room)(void *owner);
   void *owner;
   list sources;
+  journal journal;
   char scratch[SCRATCH]; /* of the source that is being read */
 };
 
@@ -112,7 +113,21 @@ void printer_free(printer *to, int timeout_ms) {
   drain(to, timeout_ms);
   output_fini(&to->out);
   output_fini(&to->err);
+  journal_fini(&to->journal);
   mem_free(to);
+}
+
+const journal *printer_journal(const printer *to) {
+  return &to->journal;
+}
+
+/* "[worker/0] " is the line of worker/0. */
+static void keep(printer *to, int stream, const char *prefix, const char *text, size_t length) {
+  size_t name_length = strlen(prefix);
+  while (name_length && prefix[name_length - 1] == ' ') name_length--;
+  bool bracketed = name_length > 2 && prefix[0] == '[' && prefix[name_length - 1] == ']';
+  if (bracketed) prefix++, name_length -= 2;
+  journal_add(&to->journal, stream, prefix, name_length, text, length);
 }
 
 bool printer_merged(const printer *to) {
@@ -202,6 +217,7 @@ static bool hand_over(printer *to, output *out) {
 }
 
 bool printer_text(printer *to, int stream, const char *text, size_t length) {
+  if (length) keep(to, stream, "", text, length);
   output *out = stream_output(to, stream);
   if (!length || out->fd < 0) return true;
   buffer *queue = output_reserve(out, length);
@@ -216,6 +232,7 @@ bool printer_text(printer *to, int stream, const char *text, size_t length) {
 
 bool printer_lines(printer *to, int stream, const char *prefix, int hue, const char *text,
                    size_t length) {
+  if (length) keep(to, stream, prefix, text, length);
   output *out = stream_output(to, stream);
   if (!length || out->fd < 0) return true;
   tag before = tag_of(to, prefix, hue);

@@ -12,6 +12,7 @@
 
 #include "base/status.h"
 #include "net/poller.h"
+#include "process/journal.h"
 
 typedef struct printer printer;
 
@@ -40,6 +41,9 @@ void printer_on_room(printer *printer, void (*fn)(void *owner), void *owner);
 /* Bytes of the stream that were dropped since they could not be written, and in `cause`
  * (may be NULL) the first errno: EPIPE when the reader went away, which is no error. */
 size_t printer_lost(const printer *printer, int stream, int *cause);
+
+/* The last lines that were printed, all streams and sources together. */
+const journal *printer_journal(const printer *printer);
 
 /* A pipe whose lines are to be printed: the output of a node process. Takes over `fd`
  * (closed when NULL is answered: memory is out or it cannot be polled); a partial line is printed

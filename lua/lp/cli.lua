@@ -146,6 +146,7 @@ local function index_options(command)
   for _, option in ipairs(command.options or {}) do
     index[normal(option.name)] = option
     if option.alias then index[normal(option.alias)] = option end
+    if option.short then index[normal(option.short)] = option end
   end
   return index
 end
@@ -265,7 +266,7 @@ local function divide_console(command, index, list)
   local fixed = command.console.raw and command.console.least + 1
   while list[at] do
     local word, count = list[at], 1
-    local ours = word:find "^%-%-." or word == "-h"
+    local ours = word:find "^%-%-." or word:find "^%-%a$"
     if fixed and #rest >= fixed then ours = index[(split(word))] ~= nil end
     if word == "--" then
       table.move(list, at + 1, #list, #rest + 1, rest)

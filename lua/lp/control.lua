@@ -215,6 +215,43 @@ control["lp.gc"] = function(id, name, budget)
   return ask(node_of(run_of(id), name), budget or BUDGET, "lp.gc")
 end
 
+--- Kills a node, as a crash would: its policy says what comes of that.
+control["lp.kill"] = function(id, name)
+  local run = run_of(id)
+  node_of(run, name)
+  service:kill_node(run.id, name, "a command")
+end
+
+--- Stops a node, starts it again, and answers when it runs.
+control["lp.restart"] = function(id, name)
+  local run = run_of(id)
+  node_of(run, name)
+  service:restart_node(run.id, name, "a command")
+end
+
+local levels = {["debug"] = 1, ["warning"] = 3, ["error"] = 4}
+
+--- Lines of lp.log begin with their level, but for "info"; what was printed has none.
+local function level_of(line)
+  local word = line.stream == 2 and line.text:match "^(%a+): "
+  return levels[word] and word or nil
+end
+
+--- Lines printed lately: from number `since` on, of node `name` (nil: all), not more than the
+-- last `most`, of a level not below `level` (nil: all). Answers lines and the next number.
+control["lp.logs"] = function(id, since, name, most, level)
+  local run = run_of(id)
+  if name ~= nil then node_of(run, name) end
+  local lines, following = core.host.journal(since or 0, name, most or 1000)
+  local kept = {}
+  for _, line in ipairs(lines) do
+    line.level = level_of(line)
+    local rank = line.level and levels[line.level] or 2
+    if not level or line.stream == 2 and rank >= (levels[level] or 2) then kept[#kept + 1] = line end
+  end
+  return {lines = kept, next = following}
+end
+
 --- Asks the program to stop; `notice` (seconds) instead of the run's own.
 control["lp.stop"] = function(id, notice, reason)
   local run = run_of(id)

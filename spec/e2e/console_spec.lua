@@ -137,9 +137,56 @@ describe("the commands about a run", function()
       refuses(run, "attempt to load a binary chunk", "eval", "demo", "worker/0", "\27Lua")
     end)
 
+    it("show what was printed and logged", function()
+      shows(run, "eval", "demo", "driver/0", "_G.print 'a line' require('lp').log.warning 'careful'")
+      local function lines(...)
+        local list = {}
+        for i, line in ipairs(shows_json(run, "logs", "demo", ...)) do list[i] = line.text end
+        return table.concat(list, ";")
+      end
+      support.until_true("the lines", function() return lines():find "careful" end)
+      assert.equal("up;a line;warning: careful", lines "driver/0")
+      assert.equal("warning: careful", lines("driver/0", "--level", "warning"))
+      assert.equal("warning: careful", lines("driver/0", "--lines", "1"))
+      assert.equal("", lines "worker/0")
+      assert.truthy(shows(run, "logs", "demo"):find("[driver/0] a line\n", 1, true))
+    end)
+
     it("collect garbage", function()
       local memory = shows_json(run, "gc", "demo", "worker/0")
       assert.truthy(memory.after > 0 and memory.before > 0)
+    end)
+  end)
+
+  support.placements(describe, "that end nodes", function(launch_type)
+    local script = PROGRAM:gsub('"Ann"%)', '%0:options{on_failure = "ignore"}')
+
+    it("kill one, and restart it", function()
+      local run = support.run(script, {"--launch", launch_type}, {background = true}):wait_for "up"
+      local function worker() return shows_json(run, "nodes", "demo")[1] end
+      shows(run, "kill", "demo", "worker/0")
+      support.until_true("its end", function() return worker().state == "failed" end)
+      assert.truthy(worker().last_error:find "killed")
+      refuses(run, "has ended", "call", "demo", "worker/0", "square", "2")
+      refuses(run, "has ended", "eval", "demo", "worker/0", "1")
+      assert.is_true(shows_json(run, "node", "demo", "worker/0").partial)
+      shows(run, "restart", "demo", "worker/0")
+      assert.equal(1, worker().restarts)
+      assert.equal("4\n", shows(run, "call", "demo", "worker/0", "square", "2"))
+      shows(run, "stop", "demo")
+      run:finish():expect(0)
+    end)
+
+    it("follow its output to the end", function()
+      local run = support.run(script, {"--launch", launch_type}, {background = true}):wait_for "up"
+      os.execute(("cd %s && XDG_RUNTIME_DIR=$PWD/run timeout -s KILL 60 %s logs -f demo driver/0 >follow 2>&1 &")
+                 :format(run.folder, support.lp()))
+      run:wait_for("up", "follow")
+      shows(run, "eval", "demo", "driver/0", "_G.print 'more'")
+      run:wait_for("more", "follow")
+      shows(run, "stop", "demo")
+      run:finish():expect(0)
+      assert.equal("[driver/0] up\n[driver/0] more\n", run:read "follow")
     end)
   end)
 

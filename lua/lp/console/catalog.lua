@@ -26,6 +26,12 @@ local function whole(text)
   return value
 end
 
+local function level(text)
+  local value, expected = options.one_of("debug", "info", "warning", "error")(text)
+  if value == nil then return nil, ("expected %s, got '%s'"):format(expected, text) end
+  return value
+end
+
 --- In the order of the help. `least` and `most` words; `needs`: "run" (the default), or nothing
 -- ("none"), or also a program that is not launched ("graph").
 catalog.commands = {
@@ -50,6 +56,18 @@ catalog.commands = {
    help = "Evaluate in a node's interpreter; self is its instance."},
   {name = "gc", words = "NODE", least = 1, most = 1, options = {timeout},
    help = "Collect a node's garbage; memory before and after."},
+  {name = "logs", words = "[NODE]", least = 0, most = 1,
+   options = {{name = "--follow", short = "-f", target = "follow", sets = true,
+               help = "Go on with what is printed from now on, until the run ends."},
+              {name = "--lines", target = "lines", value = "N", convert = whole,
+               help = "How many lines of the past (default 1000)."},
+              {name = "--level", target = "level", value = "LEVEL", convert = level,
+               help = "Only what was logged, of this level or above: debug, info, warning, error."}},
+   help = "What the nodes, or one, have printed and logged lately."},
+  {name = "kill", words = "NODE", least = 1, most = 1,
+   help = "Kill a node, as a crash would; its on_failure says what comes of that."},
+  {name = "restart", words = "NODE", least = 1, most = 1,
+   help = "Stop a node and start it again; its clients find it."},
   {name = "stop", words = "", least = 0, most = 0,
    options = {{name = "--notice", target = "notice", value = "SECONDS", convert = seconds,
                help = "Time between asking nodes to stop and killing them, instead of the run's own."}},

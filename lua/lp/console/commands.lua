@@ -144,7 +144,52 @@ function commands.gc(session, words, options)
           render.bytes(record.before), render.bytes(record.after))}
 end
 
+-- ---------------------------------------------------------------- logs
+
+local function line_text(line)
+  return (line.node ~= "" and "[" .. line.node .. "] " or "") .. line.text .. "\n"
+end
+
+--- Writes lines as they come, until the run has ended or somebody interrupts.
+local function follow(session, node, options, answer, write)
+  while true do
+    for _, line in ipairs(answer.lines) do
+      write(options.json and require("lp.json").encode(line) .. "\n" or line_text(line))
+    end
+    core.flush()
+    core.sleep(0.1)
+    local ok, more = pcall(session.link.ask, session.link, "logs", answer.next, node, 100000, options.level)
+    if not ok then return end
+    answer = more
+  end
+end
+
+function commands.logs(session, words, options, write)
+  local answer = session.link:ask("logs", 0, words[1], options.lines or 1000, options.level)
+  if options.follow then
+    follow(session, words[1], options, answer, write)
+    return {text = "", quiet = true}
+  end
+  local lines = {}
+  for i, line in ipairs(answer.lines) do lines[i] = line_text(line) end
+  return {value = answer.lines, text = table.concat(lines)}
+end
+
 -- ---------------------------------------------------------------- the end
+
+local function done(what, name)
+  return {value = {node = name, done = what}, text = ("node %s was %s\n"):format(name, what)}
+end
+
+function commands.kill(session, words)
+  session.link:ask("kill", words[1])
+  return done("killed", words[1])
+end
+
+function commands.restart(session, words)
+  session.link:ask_within(60, "restart", words[1])
+  return done("restarted", words[1])
+end
 
 --- Waits for the end in short steps: the socket goes with the run.
 local function wait_gone(link)

@@ -19,6 +19,7 @@ end
 
 --- An answer as it is printed.
 function shell.text_of(answer, as_json)
+  if answer.quiet then return "" end
   if as_json then
     local value = answer.value
     if answer.rows then value = complete(answer.rows, answer.columns) end
