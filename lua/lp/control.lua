@@ -199,6 +199,7 @@ end
 control["lp.address"] = function(id, name)
   local run = run_of(id)
   local node = node_of(run, name)
+  if node.state == "ended" then unavailable(node, why_not(node)) end
   return service:resolve(node.key, -1)
 end
 
