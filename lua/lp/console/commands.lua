@@ -63,7 +63,7 @@ function commands.node(session, words)
   local record = session.link:ask("node", words[1])
   return {value = record, text = render.fields {
     {"node", record.name}, {"kind", record.kind}, {"state", record.state},
-    {"placement", ("%s (process %d)"):format(record.placement, record.pid)},
+    {"placement", record.placement .. (record.pid and (" (process %d)"):format(record.pid) or "")},
     {"uptime", render.seconds(record.uptime)}, {"restarts", record.restarts},
     {"last error", record.last_error}, {"ended", record.ended}, {"options", options_text(record.options)},
     {"calls", joined(record.calls)}, {"called by", joined(record.called_by)},
