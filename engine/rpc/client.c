@@ -20,14 +20,16 @@ typedef struct client {
   const void *kind; /* &metatable_key: tells clients from other userdata */
   peer *peer;
   client_mode mode;
+  int used;        /* fields looked up by client_index */
   int64_t timeout; /* ns; CLOCK_NEVER: none */
 } client;
 
-enum { METHOD_CACHE = 4096 };
+enum { METHOD_CACHE = 4096, OWN_FIELDS = 16 };
 enum { UV_FUTURES = 1, UV_NOTIFY = 2 };
 
 static const char metatable_key = 0;
-static const char methods_key = 0; /* registry: name -> function */
+static const char fields_key = 0; /* registry: metatable of tables of fields */
+static const char client_key = 0; /* in such a table: the client */
 
 static client *client_at(lua_State *L, int index) {
   client *found = lua_touserdata(L, index);
@@ -76,6 +78,13 @@ typedef struct outgoing {
 
 static int call_go(lua_State *L, int64_t due);
 
+/* Takes the credit of a call of `bytes`. */
+static void charge(peer *peer, pending *call, size_t bytes) {
+  peer->window--;
+  peer->window_bytes -= (int64_t)bytes;
+  if (call) call->bytes = bytes;
+}
+
 /* Writes the call on the stack, a notification when `call` is NULL, and takes its credit. */
 static lp_status write_call(lua_State *L, peer *peer, pending *call, const outgoing *what,
                             fault *fault) {
@@ -88,22 +97,22 @@ static lp_status write_call(lua_State *L, peer *peer, pending *call, const outgo
   bool begun = call ? frame_begin_request(out, true, call->id, method, length, timed, &at)
                     : frame_begin_notify(out, true, method, length, false, &at);
   int count = lua_gettop(L) - what->first + 1;
-  lp_status status = LP_OK;
-  if (!begun)
-    status = fault_set(fault, LP_RESOURCE_EXHAUSTED, "no memory for a call");
-  else if (!codec_write_small(L, what->first, count, &peer->rpc->codec, out))
-    status = codec_write(L, what->first, count, "argument", &peer->rpc->codec, out, fault);
+  if (begun && !timed && codec_write_small(L, what->first, count, &peer->rpc->codec, out)) {
+    charge(peer, call, out->length - start);
+    peer_write_sent(peer, out, start);
+    return LP_OK;
+  }
+  lp_status status =
+      begun ? codec_write(L, what->first, count, "argument", &peer->rpc->codec, out, fault)
+            : fault_set(fault, LP_RESOURCE_EXHAUSTED, "no memory for a call");
   if (status == LP_OK && timed && !hello_put_meta(out, due - clock_now()))
     status = fault_set(fault, LP_RESOURCE_EXHAUSTED, "no memory for a call");
   if (status != LP_OK) {
     peer_write_undo(peer, start);
     return status;
   }
-  size_t bytes = out->length - start;
+  charge(peer, call, out->length - start);
   peer_write_end(peer, start);
-  peer->window--;
-  peer->window_bytes -= (int64_t)bytes;
-  if (call) call->bytes = bytes;
   return LP_OK;
 }
 
@@ -301,15 +310,20 @@ static int push_proxy(lua_State *L, int place, client_mode mode) {
   return 1;
 }
 
+static lua_Integer methods_known(lua_State *L) {
+  lua_rawgeti(L, lua_upvalueindex(1), 1);
+  lua_Integer known = lua_tointeger(L, -1);
+  lua_pop(L, 1);
+  return known;
+}
+
 /* A name asked for the first time; upvalue 1 is the cache, which is bounded. */
 static int make_method(lua_State *L) {
   luaL_checktype(L, 2, LUA_TSTRING);
   refuse_reserved(L, 2);
   lua_pushvalue(L, 2);
   lua_pushcclosure(L, method_call, 1);
-  lua_rawgeti(L, lua_upvalueindex(1), 1);
-  lua_Integer known = lua_tointeger(L, -1);
-  lua_pop(L, 1);
+  lua_Integer known = methods_known(L);
   if (known >= METHOD_CACHE) return 1;
   lua_pushinteger(L, known + 1);
   lua_rawseti(L, lua_upvalueindex(1), 1);
@@ -319,9 +333,29 @@ static int make_method(lua_State *L) {
   return 1;
 }
 
-/* The methods come first: for them nothing needs to be known about the client. */
-static int client_index(lua_State *L) {
-  lua_settop(L, 2);
+/* The client that is used often gets a table of its fields, and with it a metatable of its own
+ * whose __index is that table: so Lua finds them without a call of C. */
+static void own_fields(lua_State *L) {
+  luaL_checkstack(L, 6, NULL);
+  lua_getmetatable(L, 1);
+  lua_createtable(L, 0, 8);
+  for (lua_pushnil(L); lua_next(L, -3);) {
+    lua_pushvalue(L, -2);
+    lua_insert(L, -2);
+    lua_rawset(L, -4);
+  }
+  lua_createtable(L, 0, 3);
+  lua_pushvalue(L, 1);
+  lua_rawsetp(L, -2, &client_key);
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &fields_key);
+  lua_setmetatable(L, -2);
+  lua_setfield(L, -2, "__index");
+  lua_setmetatable(L, 1);
+  lua_pop(L, 1);
+}
+
+/* The field 2 of the client 1. */
+static int push_field(lua_State *L) {
   lua_pushvalue(L, 2);
   if (lua_rawget(L, lua_upvalueindex(1)) == LUA_TFUNCTION) return 1;
   lua_pop(L, 1);
@@ -332,6 +366,28 @@ static int client_index(lua_State *L) {
   if (client->mode == MODE_CALL && strcmp(name, "notify") == 0)
     return push_proxy(L, UV_NOTIFY, MODE_NOTIFY);
   return make_method(L);
+}
+
+/* The __index of clients that are not used often. */
+static int client_index(lua_State *L) {
+  client *client = client_check(L, 1);
+  lua_settop(L, 2);
+  if (client->used++ == OWN_FIELDS) own_fields(L);
+  return push_field(L);
+}
+
+/* The __index of a client's table of fields: what is not in it yet. Bounded as the cache is. */
+static int fields_index(lua_State *L) {
+  lua_settop(L, 2);
+  lua_pushvalue(L, 1);
+  lua_rawgetp(L, 1, &client_key);
+  lua_replace(L, 1);
+  push_field(L);
+  if (methods_known(L) >= METHOD_CACHE) return 1;
+  lua_pushvalue(L, 2);
+  lua_pushvalue(L, -2);
+  lua_rawset(L, 3);
+  return 1;
 }
 
 static int client_newindex(lua_State *L) {
@@ -501,9 +557,12 @@ void client_open(lua_State *L) {
   lua_setfield(L, -2, "__name");
   lua_pushboolean(L, 0);
   lua_setfield(L, -2, "__metatable");
-  lua_newtable(L);
-  lua_pushvalue(L, -1);
-  lua_rawsetp(L, LUA_REGISTRYINDEX, &methods_key);
+  lua_newtable(L); /* the methods asked for, by name; their number at 1 */
+  lua_createtable(L, 0, 1);
+  lua_pushvalue(L, -2);
+  lua_pushcclosure(L, fields_index, 1);
+  lua_setfield(L, -2, "__index");
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &fields_key);
   lua_pushcclosure(L, client_index, 1);
   lua_setfield(L, -2, "__index");
   lua_rawsetp(L, LUA_REGISTRYINDEX, &metatable_key);

@@ -333,12 +333,25 @@ static void on_oversize(void *owner, uint64_t size, const uint8_t *head, size_t 
   credit_back(arrival->peer, 1, bytes);
 }
 
+/* Those that lie whole at the beginning. False: nothing more is to be done. */
+static bool take_whole(arrival *arrival, const frame_splitter *splitter) {
+  size_t size;
+  while ((size = frame_whole(splitter, arrival->data, arrival->length))) {
+    const uint8_t *frame = arrival->data + FRAME_PREFIX;
+    arrival->data = frame + size;
+    arrival->length -= size + FRAME_PREFIX;
+    if (!on_frame(arrival, frame, size)) return false;
+  }
+  return arrival->length > 0;
+}
+
 static int take_frames(lua_State *L) {
   arrival *arrival = lua_touserdata(L, 1);
   arrival->L = L;
   lua_settop(L, METHODS_FOUND + 1);
   arrival->peer->rpc->found.usable = !arrival->peer->rpc->node->memory_limit;
   frame_splitter *splitter = &arrival->peer->splitter;
+  if (!arrival->stored && !take_whole(arrival, splitter)) return 0;
   lp_status status = arrival->stored ? frame_split_stored(splitter, arrival->length, on_frame,
                                                           on_oversize, arrival, &arrival->fault)
                                      : frame_split(splitter, arrival->data, arrival->length,
@@ -435,6 +448,10 @@ buffer *peer_write_begin(peer *peer, size_t *start) {
 
 void peer_write_end(peer *peer, size_t start) {
   buffer *out = peer->state == PEER_OPEN ? link_out(&peer->wire) : &peer->early;
+  peer_write_sent(peer, out, start);
+}
+
+void peer_write_sent(peer *peer, buffer *out, size_t start) {
   frame_end(out, !peer->foreign, start);
   peer->frame_start = 0;
   if (peer->state == PEER_OPEN) loop_dirty(peer->rpc->node->loop, &peer->flushable);

@@ -87,6 +87,22 @@ static bool answers_pile_up(lua_State *L, const peer *peer, fault *fault) {
   return true;
 }
 
+/* As server_answer for a few scalars to another engine. False: that one has to be asked. */
+static bool answer_small(lua_State *L, call *call, int first) {
+  peer *peer = call->peer;
+  size_t start, at;
+  if (peer->foreign || link_queued(&peer->wire) > peer->rpc->max_answer_bytes) return false;
+  buffer *out = peer_write_begin(peer, &start);
+  if (!out) return false;
+  if (frame_begin_response(out, true, call->id, false, &at) &&
+      codec_write_small(L, first, lua_gettop(L) - first + 1, &peer->rpc->codec, out)) {
+    peer_write_sent(peer, out, start);
+    return true;
+  }
+  peer_write_undo(peer, start);
+  return false;
+}
+
 lp_status server_answer(lua_State *L, call *call, int first, fault *fault) {
   peer *peer = call->peer;
   size_t start, at;
@@ -96,10 +112,7 @@ lp_status server_answer(lua_State *L, call *call, int first, fault *fault) {
     if (out) peer_write_undo(peer, start);
     return fault_set(fault, LP_RESOURCE_EXHAUSTED, "out of memory");
   }
-  lp_status status = LP_OK;
-  if (peer->foreign ||
-      !codec_write_small(L, first, lua_gettop(L) - first + 1, &peer->rpc->codec, out))
-    status = put_results(L, peer, first, out, fault);
+  lp_status status = put_results(L, peer, first, out, fault);
   if (status != LP_OK) {
     peer_write_undo(peer, start);
     return status;
@@ -170,6 +183,12 @@ static void call_left(task *task, call *call, bool later) {
 static void call_done(lua_State *L, task *task, bool ok, int first) {
   call *call = task->context;
   fault fault;
+  /* What nearly every call comes to. */
+  if (ok && !call->reply && task->cancelled == LP_OK && server_can_answer(call) &&
+      answer_small(L, call, first)) {
+    call_left(task, call, false);
+    return;
+  }
   bool later = ok && call->reply && task->cancelled == LP_OK;
   luaL_checkstack(L, 8, NULL);
   if (!ok && call->notify) {

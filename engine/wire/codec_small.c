@@ -5,32 +5,46 @@
 #include "wire/text.h"
 #include "wire/token.h"
 
-enum {
-  LONGEST = UINT16_MAX, /* of a string here */
-  MESSAGE = 1 << 20     /* smaller limits than this one and VALUES are codec.h's business */
-};
-
-static bool limits_apply(const codec *rules) {
-  return rules->limits.values < CODEC_SMALL || rules->limits.message_bytes < MESSAGE ||
-         rules->limits.decoded_bytes < MESSAGE;
-}
+enum { LONGEST = UINT16_MAX /* of a string here, and of a message that is read */ };
 
 /* ---- writing ---------------------------------------------------------------- */
 
+#define HIGH_BITS UINT64_C(0x8080808080808080) /* set in a word with a byte beyond ASCII */
+typedef uint64_t words __attribute__((vector_size(16)));
+
+/* Copies 4 to 8 bytes as two halves that may overlap. */
+static inline uint64_t copy_halves(uint8_t *to, const char *from, size_t length) {
+  uint32_t first, last;
+  memcpy(&first, from, 4);
+  memcpy(&last, from + length - 4, 4);
+  memcpy(to, &first, 4);
+  memcpy(to + length - 4, &last, 4);
+  return first | last;
+}
+
+static inline words copy_words(uint8_t *to, const char *from) {
+  words both;
+  memcpy(&both, from, sizeof both);
+  memcpy(to, &both, sizeof both);
+  return both;
+}
+
+static inline uint64_t copy_below_16(uint8_t *to, const char *from, size_t length) {
+  if (length >= 8)
+    return copy_halves(to, from, 8) | copy_halves(to + length - 8, from + length - 8, 8);
+  if (length >= 4) return copy_halves(to, from, length);
+  uint64_t seen = 0;
+  for (size_t i = 0; i < length; i++) seen |= to[i] = (uint8_t)from[i];
+  return seen;
+}
+
 /* Copies, and tells whether all is ASCII. */
 static inline bool copy_ascii(uint8_t *to, const char *from, size_t length) {
-  uint64_t seen = 0, word;
-  size_t at = 0;
-  for (; at + 8 <= length; at += 8) {
-    memcpy(&word, from + at, 8);
-    memcpy(to + at, &word, 8);
-    seen |= word;
-  }
-  for (; at < length; at++) {
-    to[at] = (uint8_t)from[at];
-    seen |= to[at];
-  }
-  return !(seen & UINT64_C(0x8080808080808080));
+  if (length < 16) return !(copy_below_16(to, from, length) & HIGH_BITS);
+  size_t last = length - 16;
+  words seen = copy_words(to + last, from + last);
+  for (size_t i = 0; i < last; i += 16) seen |= copy_words(to + i, from + i);
+  return !((seen[0] | seen[1]) & HIGH_BITS);
 }
 
 /* What has to be left behind every value, so that scalars need not ask: `rest` of them follow. */
@@ -55,8 +69,7 @@ static inline uint8_t *put_number(uint8_t *at, lua_State *L, int index) {
 }
 
 bool codec_write_small(lua_State *L, int first, int count, const codec *rules, buffer *out) {
-  if (count > CODEC_SMALL || limits_apply(rules) || !buffer_reserve(out, 1 + reserved(count)))
-    return false;
+  if (count > CODEC_SMALL || !buffer_reserve(out, 1 + reserved(count))) return false;
   uint8_t *at = out->data + out->length;
   const uint8_t *stop = out->data + out->capacity;
   at = token_put_array(at, (uint32_t)count);
@@ -113,7 +126,7 @@ static const uint8_t *read_one(lua_State *L, const uint8_t *at, const uint8_t *e
 
 int codec_read_small(lua_State *L, const uint8_t *data, size_t length, const codec *rules) {
   const uint8_t *at = data, *end = data + length;
-  if (length == 0 || length > LONGEST || (*at & 0xf0) != 0x90 || limits_apply(rules)) return -1;
+  if (length == 0 || length > LONGEST || (*at & 0xf0) != 0x90) return -1;
   int count = *at++ & 0x0f;
   for (int i = 0; i < count; i++) {
     if ((at = read_one(L, at, end, rules))) continue;

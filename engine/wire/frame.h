@@ -95,6 +95,11 @@ typedef bool (*frame_sink)(void *owner, const uint8_t *data, size_t length);
  * name the request. `oversize` may be NULL. */
 typedef void (*frame_oversize)(void *owner, uint64_t size, const uint8_t *head, size_t length);
 
+/* The length of the wrapped frame that lies whole at `data`, its bytes from FRAME_PREFIX on; 0:
+ * there is none, or what is there is frame_split's business. The short way for bytes in which
+ * many frames came. */
+size_t frame_whole(const frame_splitter *splitter, const uint8_t *data, size_t length);
+
 /* Feeds bytes. The splitter must outlive the call, also when a sink brings the link
  * down. A fault (bytes that are no frame, a bare frame over the limit) is
  * final for the stream. Frames that lie whole in `data` are handed out in place. */

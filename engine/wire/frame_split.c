@@ -160,6 +160,14 @@ static bool split_wrapped(feed *f) {
   return true;
 }
 
+size_t frame_whole(const frame_splitter *splitter, const uint8_t *data, size_t length) {
+  if (!splitter->wrapped || splitter->partial.length || splitter->skip || length <= FRAME_PREFIX ||
+      data[0] != 0xc9 || data[FRAME_PREFIX - 1] != CODEC_EXT_FRAME)
+    return 0;
+  uint64_t size = token_load(data + 1, 4);
+  return size <= splitter->limit_bytes && size <= length - FRAME_PREFIX ? (size_t)size : 0;
+}
+
 /* ---- bare frames ------------------------------------------------------------ */
 
 static bool too_large(feed *f, uint64_t bytes) {
