@@ -218,6 +218,27 @@ static int core_instance(lua_State *L) {
   return 1;
 }
 
+/* native(name) -> is there a host node of this name? (The function itself is there only where
+ * there can be some.) */
+static int core_native(lua_State *L) {
+  engine *engine = node_of(L)->engine;
+  lua_pushboolean(L, engine->native(engine, luaL_checkstring(L, 1)) != NULL);
+  return 1;
+}
+
+/* serve_native(name): calls are answered in C, by the host node of this name. */
+static int core_serve_native(lua_State *L) {
+  rpc *rpc = rpc_of(L);
+  engine *engine = rpc->node->engine;
+  const char *name = luaL_checkstring(L, 1);
+  rpc->native = engine->native ? engine->native(engine, name) : NULL;
+  if (!rpc->native)
+    return failure_raisef(L, LP_NOT_FOUND, "the program implements no host node \"%s\"", name);
+  atomic_store(&rpc->node->state, NODE_SERVING);
+  server_open(L, rpc);
+  return 0;
+}
+
 /* unserve(): calls are refused from now on; handlers that run finish. */
 static int core_unserve(lua_State *L) {
   rpc_of(L)->stopped = true;
@@ -432,6 +453,7 @@ static const luaL_Reg core_functions[] = {
     {"stopping", core_stopping},
     {"context", core_context},
     {"serve", core_serve},
+    {"serve_native", core_serve_native},
     {"settle", core_settle},
     {"unserve", core_unserve},
     {"keep_instance", core_keep_instance},
@@ -460,6 +482,10 @@ static void open_core(lua_State *L) {
   luaL_setfuncs(L, client_functions, 0);
   luaL_setfuncs(L, future_functions, 0);
   luaL_setfuncs(L, reply_functions, 0);
+  if (node_of(L)->engine->native) {
+    lua_pushcfunction(L, core_native);
+    lua_setfield(L, -2, "native");
+  }
   luaL_setfuncs(L, core_fault_functions, 0);
   lua_newtable(L);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &context_key);

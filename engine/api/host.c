@@ -41,7 +41,7 @@ static node *host_service(const host *host) {
 
 /* Words of the engine itself, past the printer when that finds no memory. */
 static void say(host *host, const char *text, size_t length) {
-  if (printer_lines(host->printer, 2, "", -1, text, length)) return;
+  if (printer_lines(host->printer, 2, "", -1, text, length) || host->options.output) return;
   ssize_t written = write(STDERR_FILENO, text, length);
   (void)written;
 }
@@ -75,6 +75,31 @@ static const char *prefix_of(const host *host, const char *key, char *out, size_
   *out = 0;
   if (name && name != key && !host->options.bare) snprintf(out, size, "[%s] ", name + 1);
   return out;
+}
+
+/* What is printed with a prefix, "[name] ", by the policy or by a process. */
+static void to_output(void *owner, int stream, const char *prefix, const char *text,
+                      size_t length) {
+  const host *host = owner;
+  char name[128];
+  snprintf(name, sizeof name, "%s", prefix + (*prefix == '['));
+  name[strcspn(name, "]")] = 0;
+  while (length > 0 && text[length - 1] == '\n') length--;
+  host->options.output(host->options.owner, stream == 2 ? LP_OUTPUT_ERROR : LP_OUTPUT_STDOUT, name,
+                       text, length, 0);
+}
+
+/* The same for what a node of this process printed or logged. */
+static void event_to_output(host *host, const event *event) {
+  bool log = event->kind == EVENT_LOG;
+  const char *slash = strchr(event->name, '/');
+  size_t length = event->length;
+  if (length > 0 && event->text[length - 1] == '\n') length--;
+  int kind = log                  ? LP_OUTPUT_DEBUG + (event->status & 3)
+             : event->status == 2 ? LP_OUTPUT_STDERR
+                                  : LP_OUTPUT_STDOUT;
+  host->options.output(host->options.owner, kind, slash ? slash + 1 : event->name, event->text,
+                       length, event->length + (log ? LINES_LOG_BYTES : 0));
 }
 
 static void on_room(void *owner) {
@@ -150,8 +175,15 @@ static void service_failed(host *host, const event *event) {
 static void on_event(engine *engine, const event *event) {
   host *host = engine->owner;
   switch (event->kind) {
-    case EVENT_OUTPUT: print_event(host, event); break;
-    case EVENT_LOG: print_log(host, event); break;
+    case EVENT_OUTPUT:
+    case EVENT_LOG:
+      if (host->options.output)
+        event_to_output(host, event);
+      else if (event->kind == EVENT_LOG)
+        print_log(host, event);
+      else
+        print_event(host, event);
+      break;
     case EVENT_NODE_ENDED:
       if (event->id == host->service && (event->status != LP_OK || !host->closing))
         service_failed(host, event);
@@ -244,7 +276,7 @@ static void say_lost(host *host, int stream) {
   int cause;
   char words[FAULT_TEXT];
   size_t lost = printer_lost(host->printer, stream, &cause);
-  if (lost == 0 || cause == EPIPE || cause == ECONNRESET) return;
+  if (lost == 0 || host->options.output || cause == EPIPE || cause == ECONNRESET) return;
   int length = snprintf(words, sizeof words, "lp: %zu bytes of output were lost: %s\n", lost,
                         strerror(cause));
   ssize_t written = write(STDERR_FILENO, words, (size_t)length);
@@ -256,12 +288,15 @@ static bool host_equip(host *host, fault *fault) {
   loop *service = host->engine.service = loop_new(&host->engine, "service", fault);
   if (!service) return false;
   bool colour = host->options.colour;
-  host->printer = printer_new(service->poller, STDOUT_FILENO, STDERR_FILENO, colour, PRINT_LIMIT);
+  bool prints = !host->options.output;
+  host->printer = printer_new(service->poller, prints ? STDOUT_FILENO : -1,
+                              prints ? STDERR_FILENO : -1, colour, PRINT_LIMIT);
   if (!host->printer) {
     fault_set(fault, LP_RESOURCE_EXHAUSTED, "no memory for output");
     return false;
   }
   printer_on_room(host->printer, on_room, host);
+  if (!prints) printer_sink(host->printer, to_output, host);
   node_request request = {
       .name = "service", .key = "service", .boot = host->options.service, .open = open_host};
   node *node = core_node(service, &request, fault);
@@ -283,6 +318,11 @@ host *host_new(const host_options *options, fault *fault) {
   made->engine.owner = made;
   made->engine.on_event = on_event;
   made->engine.on_child = options->on_child;
+  made->engine.hooked = options->hooked;
+  made->engine.native = options->native;
+  made->engine.native_owner = options->owner;
+  made->engine.allocate = options->allocate;
+  made->engine.allocate_user = options->allocate_user;
   made->events = LUA_NOREF;
   list_init(&made->loops);
   list_init(&made->nodes);
@@ -335,6 +375,11 @@ static void farewell_run(message *carried, void *at) {
 
 static void farewell_drop(message *carried) {
   (void)carried;
+}
+
+void host_abandon(host *host) {
+  atomic_store(&host->live_nodes, 0);
+  host_free(host);
 }
 
 bool host_free(host *host) {

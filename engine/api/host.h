@@ -18,6 +18,16 @@ typedef struct host_options {
   bool colour;                      /* of prefixes */
   bool bare;                        /* no prefixes at all: another process adds them */
   void (*on_child)(engine *engine); /* as in engine; or NULL */
+  const char *command;              /* for node processes; NULL: this program */
+  bool hooked;                      /* as in engine */
+  /* Instead of stdout and stderr; on the service thread. `kind` as lp_output_kind; `name` of the
+   * node, `bytes` to be taken off engine.output_queued when they were dealt with. */
+  void (*output)(void *owner, int kind, const char *name, const char *text, size_t length,
+                 size_t bytes);
+  void *owner;
+  const struct native_body *(*native)(engine *engine, const char *name);      /* as in engine */
+  void *(*allocate)(void *user, void *block, size_t old_bytes, size_t bytes); /* as in engine */
+  void *allocate_user;
   int signal_fd; /* non-blocking; each byte is a signal number for the policy; -1: none */
 } host_options;
 
@@ -32,6 +42,9 @@ bool host_adopt(host *host, loop *loop, uint64_t id);
 void host_forget_adopted(host *host);
 engine *host_engine(host *host);
 loop *host_service_loop(host *host);
+
+/* Frees a host whose service thread was never started and that adopted nothing. */
+void host_abandon(host *host);
 
 /* Ends the service and frees all. False when nodes are left that could not be stopped: then
  * everything stays as it is, and only the end of the process helps. */

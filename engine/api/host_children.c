@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -201,9 +202,16 @@ static int host_pid(lua_State *L) {
   return 1;
 }
 
-/* command() -> the path of this program */
+/* command() -> the program of node processes: as the embedding program wants it, else
+ * $LP_COMMAND, else this program */
 static int host_command(lua_State *L) {
   char path[4096];
+  const char *wanted = host_of(L)->options.command;
+  if (!wanted) wanted = getenv("LP_COMMAND");
+  if (wanted) {
+    lua_pushstring(L, wanted);
+    return 1;
+  }
   ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
   if (length < 0) return 0;
   lua_pushlstring(L, path, (size_t)length);

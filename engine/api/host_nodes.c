@@ -16,6 +16,7 @@ typedef struct hosted_node {
   list link; /* host->nodes */
   uint64_t id;
   hosted_loop *at;
+  bool adopted; /* made by host_adopt */
 } hosted_node;
 
 static hosted_node *find_node(host *host, uint64_t id) {
@@ -35,7 +36,7 @@ static void loop_release(host *host, hosted_loop *hosted) {
 
 void host_node_ended(host *host, uint64_t id) {
   hosted_node *hosted = find_node(host, id);
-  if (!hosted || hosted->at->foreign) return;
+  if (!hosted || hosted->adopted) return;
   hosted_loop *at = hosted->at;
   list_remove(&hosted->link);
   mem_free(hosted);
@@ -292,7 +293,7 @@ bool host_adopt(host *host, loop *loop, uint64_t id) {
     return false;
   }
   *at = (hosted_loop){.loop = loop, .foreign = true};
-  *hosted = (hosted_node){.id = id, .at = at};
+  *hosted = (hosted_node){.id = id, .at = at, .adopted = true};
   list_push(&host->loops, &at->link);
   list_push(&host->nodes, &hosted->link);
   atomic_fetch_add(&host->live_nodes, 1);
@@ -314,7 +315,7 @@ static void forgetting_run(message *carried, void *at) {
   for (list *each = host->nodes.next, *next; each != &host->nodes; each = next) {
     next = each->next;
     hosted_node *hosted = list_entry(each, hosted_node, link);
-    if (!hosted->at->foreign) continue;
+    if (!hosted->adopted) continue;
     list_remove(&hosted->link);
     host_loop_drop(host, hosted->at);
     mem_free(hosted);

@@ -1,4 +1,5 @@
 /* Run folders that this process holds; see host_parts.h and process/rundir.h. */
+#include <stdatomic.h>
 #include <string.h>
 
 #include "api/host_parts.h"
@@ -17,6 +18,13 @@ static void dir_remove(hosted_dir *held) {
   list_remove(&held->link);
   rundir_remove(&held->dir);
   mem_free(held);
+}
+
+/* serial() -> a number that was not given before in this process, by no engine */
+static int host_serial(lua_State *L) {
+  static atomic_llong last;
+  lua_pushinteger(L, atomic_fetch_add(&last, 1) + 1);
+  return 1;
 }
 
 /* rundir(id) -> path */
@@ -121,6 +129,7 @@ void host_rundirs_clear(host *host) {
 }
 
 const luaL_Reg host_rundir_functions[] = {
+    {"serial", host_serial},
     {"rundir", host_rundir},
     {"rundir_remove", host_rundir_remove},
     {"rundir_write", host_rundir_write},

@@ -4,28 +4,7 @@
 #ifndef LP_BASE_STATUS_H
 #define LP_BASE_STATUS_H
 
-typedef enum lp_status {
-  LP_OK = 0,
-  LP_CANCELLED,
-  LP_UNKNOWN,
-  LP_INVALID_ARGUMENT,
-  LP_DEADLINE_EXCEEDED,
-  LP_NOT_FOUND,
-  LP_ALREADY_EXISTS,
-  LP_PERMISSION_DENIED,
-  LP_RESOURCE_EXHAUSTED,
-  LP_FAILED_PRECONDITION,
-  LP_ABORTED,
-  LP_OUT_OF_RANGE,
-  LP_UNIMPLEMENTED,
-  LP_INTERNAL,
-  LP_UNAVAILABLE,
-  LP_DATA_LOSS,
-  LP_UNAUTHENTICATED
-} lp_status;
-
-/* "ok", "cancelled", … A static string; never NULL. */
-const char *lp_strerror(lp_status status);
+#include "lp.h" /* lp_status and lp_strerror are the public ones */
 
 /* What went wrong, in words for a person: the thing, the value, the remedy. */
 enum { FAULT_TEXT = 512 };

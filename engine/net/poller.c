@@ -17,11 +17,13 @@
 
 struct poller {
   struct ev_loop *loop; /* owned; holds one reference of ours, so that it waits without watches */
+  int mirror;           /* epoll descriptor that watches the same; -1: none */
 };
 
 struct poller_watch {
   ev_io io;
   struct ev_loop *loop;
+  poller *poller;
   poller_fn fn;
   void *owner;
 };
@@ -41,6 +43,7 @@ poller *poller_new(void) {
     return NULL;
   }
   ev_ref(self->loop);
+  self->mirror = -1;
   return self;
 }
 
@@ -81,16 +84,33 @@ static void on_io(struct ev_loop *loop, ev_io *io, int events) {
   watch->fn(watch->owner, came); /* may have freed the watch */
 }
 
+void poller_mirror(poller *self, int epoll_fd) {
+  self->mirror = epoll_fd;
+}
+
+/* What the mirror watches of a descriptor, from `before` to `wanted`. */
+static void mirror_set(const poller *self, int fd, int before, int wanted) {
+  if (self->mirror < 0 || before == wanted) return;
+  struct epoll_event event = {.events = (wanted & EV_READ ? EPOLLIN : 0u) |
+                                        (wanted & EV_WRITE ? EPOLLOUT : 0u)};
+  if (!wanted)
+    epoll_ctl(self->mirror, EPOLL_CTL_DEL, fd, &event);
+  else if (epoll_ctl(self->mirror, EPOLL_CTL_ADD, fd, &event) != 0)
+    epoll_ctl(self->mirror, EPOLL_CTL_MOD, fd, &event);
+}
+
 poller_watch *poller_watch_new(poller *self, int fd, unsigned events, poller_fn fn, void *owner) {
   if (!can_be_polled(fd)) return NULL;
   poller_watch *watch = mem_new(sizeof *watch);
   if (!watch) return NULL;
   watch->loop = self->loop;
+  watch->poller = self;
   watch->fn = fn;
   watch->owner = owner;
   ev_io_init(&watch->io, on_io, fd, events_to_ev(events));
   watch->io.data = watch;
   if (events) ev_io_start(watch->loop, &watch->io);
+  mirror_set(self, fd, 0, events_to_ev(events));
   return watch;
 }
 
@@ -98,6 +118,7 @@ void poller_watch_set(poller_watch *watch, unsigned events) {
   int wanted = events_to_ev(events);
   int current = ev_is_active(&watch->io) ? watch->io.events & (EV_READ | EV_WRITE) : 0;
   if (wanted == current) return;
+  mirror_set(watch->poller, watch->io.fd, current, wanted);
   int fd = watch->io.fd;
   ev_io_stop(watch->loop, &watch->io);
   ev_io_set(&watch->io, fd, wanted);
@@ -106,6 +127,7 @@ void poller_watch_set(poller_watch *watch, unsigned events) {
 
 void poller_watch_free(poller_watch *watch) {
   if (!watch) return;
+  mirror_set(watch->poller, watch->io.fd, watch->io.events & (EV_READ | EV_WRITE), 0);
   ev_io_stop(watch->loop, &watch->io); /* takes back an event that is pending, too */
   mem_free(watch);
 }

@@ -31,6 +31,11 @@ void poller_watch_set(poller_watch *watch, unsigned events);
 /* Stops watching; does not close the descriptor. Accepts NULL. */
 void poller_watch_free(poller_watch *watch);
 
+/* Has the same descriptors and events watched by the epoll descriptor `epoll_fd` (borrowed; -1:
+ * no more), which is then readable when poller_wait has something to call. From now on:
+ * watches that exist are to be set again. */
+void poller_mirror(poller *poller, int epoll_fd);
+
 /* Waits for events at most `timeout_ns` (0: looks only, negative: for ever; rounded up to
  * a millisecond) and calls the watches that are due. It may return before its time
  * without an event. */

@@ -34,6 +34,8 @@ struct printer {
   size_t limit;
   void (*on_room)(void *owner);
   void *owner;
+  void (*sink)(void *owner, int stream, const char *prefix, const char *text, size_t length);
+  void *sink_owner; /* instead of descriptors */
   list sources;
   journal journal;
   char scratch[SCRATCH]; /* of the source that is being read */
@@ -143,6 +145,14 @@ void printer_on_room(printer *to, void (*fn)(void *owner), void *owner) {
   to->owner = owner;
 }
 
+void printer_sink(printer *to,
+                  void (*fn)(void *owner, int stream, const char *prefix, const char *text,
+                             size_t length),
+                  void *owner) {
+  to->sink = fn;
+  to->sink_owner = owner;
+}
+
 static output *stream_output(printer *to, int stream) {
   return stream == 2 && !to->merged ? &to->err : &to->out;
 }
@@ -219,6 +229,7 @@ static bool hand_over(printer *to, output *out) {
 bool printer_text(printer *to, int stream, const char *text, size_t length) {
   if (length) keep(to, stream, "", text, length);
   output *out = stream_output(to, stream);
+  if (length && to->sink) to->sink(to->sink_owner, stream, "", text, length);
   if (!length || out->fd < 0) return true;
   buffer *queue = output_reserve(out, length);
   if (!queue) {
@@ -234,6 +245,7 @@ bool printer_lines(printer *to, int stream, const char *prefix, int hue, const c
                    size_t length) {
   if (length) keep(to, stream, prefix, text, length);
   output *out = stream_output(to, stream);
+  if (length && to->sink) to->sink(to->sink_owner, stream, prefix, text, length);
   if (!length || out->fd < 0) return true;
   tag before = tag_of(to, prefix, hue);
   size_t tag_bytes =

@@ -33,6 +33,12 @@ bool printer_lines(printer *printer, int stream, const char *prefix, int hue, co
 /* Queues `text` as it is, for whoever has no prefix. A line that is left open is ended before
  * the next one of printer_lines. False: memory is out, text dropped. */
 bool printer_text(printer *printer, int stream, const char *text, size_t length);
+/* Instead of writing: whatever is printed is given to `fn`, prefix and text apart. Set before
+ * anything is printed, on a printer of no descriptors (-1). */
+void printer_sink(printer *printer,
+                  void (*fn)(void *owner, int stream, const char *prefix, const char *text,
+                             size_t length),
+                  void *owner);
 /* More is queued than the limit: sources should hold back until on_room is called. */
 bool printer_full(const printer *printer);
 /* Called by the poller, once half of the limit is free again. */

@@ -11,6 +11,12 @@ void client_open(lua_State *L);
 /* Pushes a client of `peer` and takes over the caller's reference. When it raises (memory),
  * the reference stays until the node ends. */
 void client_push(lua_State *L, peer *peer);
+/* A client as it travels: a MessagePack extension of its target and name. Returns its length, 0:
+ * `size` is too small or the peer has no target. */
+size_t client_encode(uint8_t *out, size_t size, const peer *peer);
+/* The other way: target and name into `text` (256 bytes), both terminated; returns the target's
+ * length, 0: these bytes are no client. */
+size_t client_decode(const uint8_t *data, size_t length, char *text);
 extern const luaL_Reg client_functions[];
 extern const codec_hooks client_codec_hooks;
 

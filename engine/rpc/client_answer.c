@@ -7,6 +7,7 @@
 #include "rpc/client.h"
 #include "rpc/future.h"
 #include "rpc/methods.h"
+#include "rpc/native.h"
 #include "rpc/pending.h"
 #include "rpc/remote.h"
 #include "runtime/failure.h"
@@ -85,6 +86,10 @@ void client_answer(lua_State *L, pending *pending, const frame *frame) {
     fail_late(L, pending);
     return;
   }
+  if (pending->answered) {
+    native_settle(pending, frame, LP_OK, NULL);
+    return;
+  }
   int count;
   answer_begin(pending);
   bool ok = push_answer(L, pending->peer->rpc, frame, &count);
@@ -92,6 +97,10 @@ void client_answer(lua_State *L, pending *pending, const frame *frame) {
 }
 
 void client_fail(lua_State *L, pending *pending, lp_status status, const char *text) {
+  if (pending->answered) {
+    native_settle(pending, NULL, status, text);
+    return;
+  }
   answer_begin(pending);
   failure_push(L, status, text);
   answer_end(L, pending, false, 1);
@@ -100,6 +109,10 @@ void client_fail(lua_State *L, pending *pending, lp_status status, const char *t
 void client_lose(rpc *rpc, pending *begun) {
   static const char text[] = "not enough memory for the answer";
   lua_State *L = rpc->node->L;
+  if (begun && begun->answered) {
+    native_settle(begun, NULL, LP_RESOURCE_EXHAUSTED, text);
+    return;
+  }
   if (begun && !rpc->answering) answer_begin(begun);
   pending *lost = rpc->answering;
   if (!lost) return;

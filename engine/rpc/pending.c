@@ -50,6 +50,7 @@ pending *pending_new(peer *peer) {
   made->bytes = 0;
   made->task = NULL;
   made->future = LUA_NOREF;
+  made->answered = NULL;
   timer_init(&made->timer, pending_timer);
   peer->slots[made->id & mask] = made;
   peer->pending_count++;

@@ -4,7 +4,7 @@
 
 #include "rpc/peer.h"
 
-/* One waited for by a task or by a future. It holds a reference of its peer. */
+/* One waited for by a task, by a future or by C. It holds a reference of its peer. */
 struct pending {
   struct pending *next; /* free list */
   peer *peer;
@@ -13,6 +13,9 @@ struct pending {
   task *task;   /* NULL: a future's */
   int future;   /* registry reference of the future's userdata */
   timer timer;  /* a future's deadline */
+  /* Instead of task and future: the call was made in C, see native.h. */
+  void (*answered)(void *owner, const frame *frame, lp_status status, const char *text);
+  void *owner;
 };
 
 /* A free id, entered as pending; NULL when memory is out. */

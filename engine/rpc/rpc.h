@@ -14,6 +14,7 @@
 struct pending;
 struct call;
 struct held;
+struct native_body;
 
 enum { RPC_STANDARD = 10 };
 
@@ -64,7 +65,8 @@ typedef struct rpc {
   struct pending *free_pending;
   struct call *free_calls;
   int free_call_count;
-  int on_stop, connector;    /* registry references of Lua functions */
+  const struct native_body *native; /* calls are answered by it, in C; or NULL */
+  int on_stop, connector;           /* registry references of Lua functions */
   struct pending *answering; /* whose answer is being decoded; off its peer's table already */
   task *maker;               /* runs the constructor */
   char *circle;              /* who holds the call it waits for, see circle.h; or NULL */

@@ -10,6 +10,7 @@
 #include "rpc/control.h"
 #include "rpc/hello.h"
 #include "rpc/methods.h"
+#include "rpc/native.h"
 #include "rpc/remote.h"
 #include "rpc/reply.h"
 #include "rpc/server.h"
@@ -148,6 +149,7 @@ void server_release(call *call) {
   rpc *rpc = call->peer->rpc;
   list_remove(&call->link);
   reply_forget(call);
+  if (call->holder) *call->holder = NULL;
   timer_stop(&rpc->node->loop->timers, &call->deadline);
   call->peer->handling--;
   peer_unref(call->peer);
@@ -330,12 +332,21 @@ static call *call_new(peer *peer, const frame *frame) {
   made->notify = frame->kind == FRAME_NOTIFY;
   made->task = NULL;
   made->reply = NULL;
+  made->holder = NULL;
   list_init(&made->link);
   timer_init(&made->deadline, call_expired);
   size_t length = frame->method_length < sizeof made->method - 1 ? frame->method_length
                                                                  : sizeof made->method - 1;
   memcpy(made->method, frame->method, length);
   made->method[length] = 0;
+  return made;
+}
+
+call *server_begin(peer *peer, const frame *frame, int64_t due) {
+  call *made = call_new(peer, frame);
+  if (!made) return NULL;
+  list_push(&peer->rpc->deferred, &made->link);
+  if (due != CLOCK_NEVER) timer_start(&peer->rpc->node->loop->timers, &made->deadline, due);
   return made;
 }
 
@@ -484,6 +495,10 @@ static int dispatch_arrived(lua_State *L) {
  * calls on it. Elsewhere the machine is out of memory; calls are not slowed down for that. */
 static void dispatch(lua_State *L, peer *peer, const frame *frame, int64_t due) {
   const node *node = peer->rpc->node;
+  if (peer->rpc->native) {
+    native_dispatch(peer, frame, due);
+    return;
+  }
   if (!node->memory_limit) {
     dispatch_plain(L, peer, frame, due);
     return;

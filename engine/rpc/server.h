@@ -14,10 +14,11 @@ typedef struct call {
   uint32_t session; /* of the peer when it came; answers to an older one are dropped */
   uint32_t id;
   bool notify;
-  task *task;          /* NULL: it has ended, the answer comes later */
-  struct reply *reply; /* what it comes through, or NULL */
-  timer deadline;      /* ends it, if the caller gave it a time */
-  char method[40];     /* for messages; cut */
+  task *task;           /* NULL: it has ended, the answer comes later */
+  struct reply *reply;  /* what it comes through, or NULL */
+  struct call **holder; /* cleared when the call is over; or NULL */
+  timer deadline;       /* ends it, if the caller gave it a time */
+  char method[40];      /* for messages; cut */
 } call;
 
 /* A request or notification came; in node_enter. `frame` points into the link's bytes. */
@@ -48,6 +49,8 @@ bool server_can_answer(const call *call);
 lp_status server_answer(lua_State *L, call *call, int first, fault *fault);
 /* Answers with the error at `index`. May raise. */
 void server_answer_error(lua_State *L, call *call, int index);
+/* A call that no task handles: it is answered later, or over at its deadline. NULL: memory. */
+call *server_begin(peer *peer, const frame *frame, int64_t due);
 /* Done with it. */
 void server_release(call *call);
 /* The peer of the call the running task handles, or NULL. */

@@ -42,6 +42,14 @@ typedef struct engine {
   void *owner;
   /* Called by any thread before a node starts a program (io.popen, os.execute); or NULL. */
   void (*on_child)(struct engine *engine);
+  /* Memory of interpreters, as lua_Alloc, from any thread; NULL: the engine's own allocator. */
+  void *(*allocate)(void *user, void *block, size_t old_bytes, size_t bytes);
+  void *allocate_user;
+  /* Who answers the calls of the host nodes of this name, in C; NULL: nobody. On the thread of
+   * the loop "host". The field itself NULL: there are no host nodes here. */
+  const struct native_body *(*native)(struct engine *engine, const char *name);
+  void *native_owner;
+  bool hooked;          /* no signals: the interrupt hook stays armed, see interrupt.h */
   pthread_mutex_t lock; /* guards the directory */
   entry *buckets[ENGINE_BUCKETS];
   atomic_uint_fast64_t next_id;

@@ -8,6 +8,8 @@
 #include <signal.h>
 #include <string.h>
 
+#include "base/clock.h"
+#include "runtime/engine.h"
 #include "runtime/node.h"
 #include "runtime/task.h"
 
@@ -21,7 +23,10 @@ static void interrupt_signal(int number) {
   loop *here = thread_loop;
   if (!here) return;
   lua_State *L = atomic_load_explicit(&here->running, memory_order_relaxed);
-  if (L) lua_sethook(L, interrupt_hook, LUA_MASKCOUNT, 1);
+  if (L)
+    lua_sethook(L, interrupt_hook, LUA_MASKCOUNT, 1);
+  else if (here->work_until)
+    atomic_fetch_or(&here->interrupt, INTERRUPT_SLICE); /* it came early */
 }
 
 void interrupt_install(void) {
@@ -32,19 +37,23 @@ void interrupt_install(void) {
   sigaction(SIGURG, &action, NULL);
 }
 
-void interrupt_thread(loop *loop) {
-  thread_loop = loop;
+loop *interrupt_thread(loop *now) {
+  loop *before = thread_loop;
+  thread_loop = now;
+  return before;
 }
 
 void interrupt_send(loop *loop, int reason) {
   atomic_fetch_or(&loop->interrupt, reason);
   mailbox_wake(loop->box);
-  if (!atomic_load(&loop->ended)) pthread_kill(loop->thread, SIGURG);
+  if (!loop->engine->hooked && !atomic_load(&loop->ended)) pthread_kill(loop->thread, SIGURG);
 }
 
 void interrupt_running(loop *loop, lua_State *L) {
   atomic_store_explicit(&loop->running, L, memory_order_relaxed);
   if (!L) return;
+  if (loop->engine->hooked && !lua_gethook(L))
+    lua_sethook(L, interrupt_hook, LUA_MASKCOUNT, INTERRUPT_STEP);
   /* A kill that raised in one coroutine goes on in the one that resumed it. */
   if (atomic_load_explicit(&loop->interrupt, memory_order_relaxed) || node_of(L)->killed)
     lua_sethook(L, interrupt_hook, LUA_MASKCOUNT, 1);
@@ -63,12 +72,21 @@ static void hook_kill(lua_State *L, node *node) {
   lua_error(L);
 }
 
+/* Until there is something again. */
+static void hook_rest(lua_State *L, const loop *here) {
+  if (here->engine->hooked)
+    lua_sethook(L, interrupt_hook, LUA_MASKCOUNT, INTERRUPT_STEP);
+  else
+    lua_sethook(L, NULL, 0, 0);
+}
+
 static void interrupt_hook(lua_State *L, lua_Debug *activation) {
   (void)activation;
   node *node = node_of(L);
   loop *here = node->loop;
-  if (!node->killed) lua_sethook(L, NULL, 0, 0);
+  if (!node->killed) hook_rest(L, here);
   int reasons = atomic_exchange(&here->interrupt, 0);
+  if (here->work_until && clock_now() >= here->work_until) reasons |= INTERRUPT_SLICE;
   if (reasons & INTERRUPT_CONTROL) mailbox_run(here->box, MAILBOX_CONTROL, here);
   if (node->current && node->current->overdue && node_can_yield(node, L)) {
     node->mark = MARK_CLOSE;

@@ -135,6 +135,7 @@ static void loop_flush(loop *loop) {
 static void loop_work(loop *loop) {
   int total = 0, unchecked = 0;
   int64_t until = loop->now + LOOP_TURN_NS;
+  if (loop->work_until && loop->work_until < until) until = loop->work_until;
   do {
     mailbox_run(loop->box, MAILBOX_CONTROL, loop);
     mailbox_run(loop->box, MAILBOX_MAIL, loop);
@@ -152,6 +153,7 @@ static void loop_work(loop *loop) {
 
 static int64_t loop_timeout(const loop *loop, int64_t until) {
   if (!list_empty(&loop->ready) || !list_empty(&loop->dirty) || loop->quit) return 0;
+  if (loop->awake) return 0;
   if (loop->until_empty && list_empty(&loop->nodes)) return 0;
   int64_t next = timer_next(&loop->timers);
   if (next > until) next = until;
@@ -162,7 +164,7 @@ static int64_t loop_timeout(const loop *loop, int64_t until) {
 
 /* ---- spinning ---------------------------------------------------------------------- */
 
-static bool loop_has_work(const loop *loop) {
+bool loop_busy(const loop *loop) {
   return !list_empty(&loop->ready) || !list_empty(&loop->dirty) || !mailbox_empty(loop->box) ||
          loop->quit;
 }
@@ -178,7 +180,7 @@ static bool loop_spin(loop *loop, int64_t timeout) {
   do {
     sched_yield();
     if (mailbox_empty(loop->box)) poller_wait(loop->poller, 0);
-    found = loop_has_work(loop);
+    found = loop_busy(loop);
     late = clock_now() >= until;
   } while (!found && !late);
   if (late)

@@ -46,12 +46,14 @@ typedef struct loop {
   list ready;  /* nodes with something to run, by ready_link */
   list dirty;  /* flushables */
   pthread_t thread;
-  bool threaded;    /* has a thread of its own */
-  bool quit;        /* ends when its last node has ended */
-  bool until_empty; /* turned only while it has nodes: the last one's turn must not wait */
-  message quitting; /* what loop_quit sends */
-  int64_t spin_ns;  /* looks for work so long before it sleeps; 0: never */
-  int spin_trust;   /* above 0: spinning has lately paid off */
+  bool threaded;      /* has a thread of its own */
+  bool quit;          /* ends when its last node has ended */
+  bool until_empty;   /* turned only while it has nodes: the last one's turn must not wait */
+  bool awake;         /* what its owner waits for may have come: this turn must not wait */
+  message quitting;   /* what loop_quit sends */
+  int64_t work_until; /* its turns, and Lua in them, end by then; 0: no bound */
+  int64_t spin_ns;    /* looks for work so long before it sleeps; 0: never */
+  int spin_trust;     /* above 0: spinning has lately paid off */
   /* The coroutine Lua is executing right now, for the interrupt signal of this very
    * thread; NULL while no Lua runs. */
   _Atomic(lua_State *) running;
@@ -74,6 +76,8 @@ void loop_free(loop *loop);
 
 /* One turn; waits at most until `until` (absolute; 0: does not wait). */
 void loop_turn(loop *loop, int64_t until);
+/* Is there something that a turn would do now, timers and descriptors apart? */
+bool loop_busy(const loop *loop);
 /* The node of this id on this loop, or NULL. */
 struct node *loop_find_node(loop *loop, uint64_t id);
 /* Puts `item` on the list of what is flushed at the end of the turn, once. */

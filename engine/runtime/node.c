@@ -13,13 +13,20 @@
 #include "runtime/lines.h"
 #include "runtime/task.h"
 
+static void *move_block(const engine *engine, void *block, size_t old_bytes, size_t bytes) {
+  if (engine->allocate) return engine->allocate(engine->allocate_user, block, old_bytes, bytes);
+  if (bytes) return mem_realloc_lua(block, bytes);
+  mem_free(block);
+  return NULL;
+}
+
 /* Lua's allocator. Growth beyond the limit is refused, shrinking never. */
 static void *node_allocate(void *owner, void *block, size_t old_bytes, size_t bytes) {
   node *node = owner;
   size_t used = atomic_load_explicit(&node->memory_bytes, memory_order_relaxed);
   if (!block) old_bytes = 0;
   if (bytes == 0) {
-    mem_free(block);
+    move_block(node->engine, block, old_bytes, 0);
     atomic_store_explicit(&node->memory_bytes, used - old_bytes, memory_order_relaxed);
     return NULL;
   }
@@ -27,7 +34,7 @@ static void *node_allocate(void *owner, void *block, size_t old_bytes, size_t by
     node->starved = true;
     return NULL;
   }
-  void *moved = mem_realloc_lua(block, bytes);
+  void *moved = move_block(node->engine, block, old_bytes, bytes);
   if (!moved) return bytes <= old_bytes ? block : NULL;
   atomic_store_explicit(&node->memory_bytes, used - old_bytes + bytes, memory_order_relaxed);
   return moved;

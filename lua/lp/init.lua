@@ -20,7 +20,7 @@ local homes = {
   register_stop_handler = "lp.lifecycle", unregister_stop_handler = "lp.lifecycle",
 
   Program = "lp.program",
-  LuaNode = "lp.node", LuaClassNode = "lp.node", CourierNode = "lp.node",
+  LuaNode = "lp.node", LuaClassNode = "lp.node", CourierNode = "lp.node", HostNode = "lp.node",
   Address = "lp.address", deferred = "lp.deferred", flags = "lp.flags",
   launch = "lp.launch", connect = "lp.clients",
 }

@@ -140,8 +140,22 @@ end
 --- Options that have a name and a check but no effect yet: better refused than ignored.
 local not_yet = {"listen"}
 
+--- A host node needs a program around the engine that implements it.
+local function check_native(node)
+  if not node.native then return end
+  if not core.native then
+    return ("node %s: host node %q: there is no program around the engine that could implement it " ..
+            "(see docs/embedding.md); this is a program for one"):format(node.name, node.native)
+  elseif not core.native(node.native) then
+    return ("node %s: the program around the engine implements no host node %q (lp_host_node)")
+           :format(node.name, node.native)
+  end
+end
+
 local function check_options(program)
   for _, node in ipairs(program:all_nodes()) do
+    local missing = check_native(node)
+    if missing then return missing end
     for _, name in ipairs(not_yet) do
       if node.settings[name] ~= nil then
         return ("node %s: option %s is not available in this version"):format(node.name, name)
@@ -158,7 +172,7 @@ local function describe(node, group, packing, classes, settings)
   local resources = settings.resources[node.label] or {}
   return {
     name = node.name, label = node.label, index = node.index, group_size = #group.nodes,
-    kind = node.kind, serves = node.serves, run_enabled = node.run_enabled,
+    kind = node.kind, serves = node.serves, run_enabled = node.run_enabled, native = node.native,
     options = node.settings, args = resources.args or node.settings.args,
     env = resources.env or node.settings.env,
     bundle = pack_node(node, packing, classes),

@@ -21,6 +21,7 @@ local kinds = {
   LuaNode = {constructs = false, serves = false},
   LuaClassNode = {constructs = true, serves = false},
   CourierNode = {constructs = true, serves = true},
+  HostNode = {constructs = false, serves = true},
 }
 
 --- Is `value` a node?
@@ -65,6 +66,19 @@ end
 function nodes.CourierNode(ctor, ...)
   construct.check("lp.CourierNode", ctor, 2)
   return new("CourierNode", ctor, ...)
+end
+
+--- A node that the program around the engine implements, in C (lp_host_node). It lives on that
+-- program's thread.
+-- @string name as the program knows it
+function nodes.HostNode(name)
+  if not options.text(name) then
+    error("lp.HostNode: expected the name of a host node, a text, got " .. options.describe(name), 2)
+  end
+  local node = new("HostNode")
+  node.native = name
+  node.settings.loop = "host"
+  return node
 end
 
 --- The node in words: its name, or its kind while it is in no program.
@@ -256,6 +270,9 @@ function Node:options(given)
           options.describe(given), 2)
   end
   local checked = options.check("node:options", schema, given, 2)
+  if self.native and checked.loop and checked.loop ~= "host" then
+    error(("node:options: loop = %q: a HostNode lives on the thread of its program"):format(checked.loop), 2)
+  end
   for name, value in pairs(self.settings) do
     if checked[name] == nil then checked[name] = value end
   end

@@ -150,6 +150,13 @@ local function run_function(fn, args)
   core.finish()
 end
 
+--- Nodes whose calls are answered in C.
+local function run_native(spec)
+  settle()
+  core.serve_native(spec.native)
+  require("lp.lifecycle").finish_at_stop()
+end
+
 --- Starts the node that `bytes`, the packed record of the service, describe.
 function runtime.boot(bytes)
   local spec = core.unpack(bytes)
@@ -165,6 +172,7 @@ function runtime.boot(bytes)
   core.on_stop(lifecycle.stopped)
   local values = unpack_bundle(spec)
   local args = table.pack(table.unpack(values, 2, values.n))
+  if spec.kind == "HostNode" then return run_native(spec) end
   if spec.kind == "LuaNode" then return run_function(values[1], args) end
   return run_object(spec, values[1], args)
 end

@@ -73,7 +73,11 @@ function service:launch_run(run_id, settings)
   run.folder = host.rundir(run_id)
   announce(run)
   run.state = "running"
-  for _, node in ipairs(run.nodes) do node.placement = placements[settings.launch_type] end
+  for _, node in ipairs(run.nodes) do
+    -- The thread of a program that embeds the engine is in this process only.
+    local here = core.native and node.record.options.loop == "host"
+    node.placement = here and threads or placements[settings.launch_type]
+  end
   for _, node in ipairs(run.nodes) do node:start() end
 end
 
@@ -192,11 +196,23 @@ function service:adopt_main(id)
   service.main = id
 end
 
---- Kills what still runs and waits for it; for the end of the command. Returns the names
--- of nodes that could not be stopped.
-function service:close_all()
+--- What is stopping already gets no more than these seconds.
+local function hasten(run, notice)
+  core.sleep(notice)
+  run.at_once = true
+  run:touch()
+end
+
+--- Stops what still runs and waits for its end; for the end of the command, or of the engine in
+-- another program, which gives its own notice. Returns the names of nodes that could not be
+-- stopped.
+function service:close_all(notice)
   for _, run in pairs(runs) do
+    if notice and run.state == "stopping" then core.start(hasten, run, notice) end
+    if notice and run.state == "running" then run.notice = notice end
     run:stop()
+  end
+  for _, run in pairs(runs) do
     if run.state ~= "ended" and run.state ~= "new" then run:wait_ended() end
   end
   local stuck = {}

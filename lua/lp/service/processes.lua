@@ -40,7 +40,7 @@ end
 --- Spawns a process for nodes. An error when that is not possible.
 local function launch(run, name, hue, env)
   local token = new_token()
-  local command = os.getenv("LP_COMMAND") or host.command()
+  local command = host.command()
   local self = setmetatable({run = run, nodes = {}, token = token}, Process)
   state.tokens[token] = self
   local ok, pid = pcall(host.spawn, command, {command, "--node"}, environment(run, env, token),

@@ -18,7 +18,7 @@ end
 
 --- Its folder is made at launch.
 function Run.new(name)
-  local id = ("%s-%d-%d"):format(slug(name), host.pid(), state.serial())
+  local id = ("%s-%d-%d"):format(slug(name), host.pid(), host.serial())
   local run = setmetatable({id = id, name = name, nodes = {}, by_name = {}, state = "new",
                             alive = 0, killed = {}, changed = sync.Event()}, Run)
   state.runs[id] = run
