@@ -316,7 +316,8 @@ LP_API const char *lp_node_name(const lp_node *node); /* the node's; NULL for NU
 /* Calls a method and returns at once; `answer` (NULL: nobody) is called exactly once, in
  * lp_poll: with the results or an error, deadline_exceeded after `timeout` seconds (0: none),
  * unavailable when the node has ended. Only when LP_OK is returned. `arguments` NULL: none.
- * resource_exhausted: 1,024 calls (or 64 MiB of them) to this node are under way. */
+ * resource_exhausted: as many calls to the node are under way as it takes from one other (its
+ * options edge_calls and edge_bytes: 1,024 and 64 MiB). */
 LP_API lp_status lp_node_call(lp_node *node, const char *method, const lp_values *arguments,
                               double timeout, lp_answer answer, void *user);
 /* One way: no answer, and errors are logged by the node. */

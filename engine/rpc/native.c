@@ -139,9 +139,12 @@ lp_status native_send(peer *peer, const native_call *call, fault *fault) {
   if (peer->state != PEER_OPEN && !node_enter(peer->rpc->node, connect_peer, &asked, fault))
     return fault->status;
   if (!asked.done) return fault->status;
-  if (peer->window == 0 || peer->window_bytes <= 0)
+  if (peer->window <= 0 || peer->window_bytes <= 0) {
+    peer->rpc->met[BOUND_EDGE]++;
     return fault_set(fault, LP_RESOURCE_EXHAUSTED,
-                     "too many calls to node %s are under way: %d calls or %d MiB", peer->name,
-                     RPC_WINDOW, RPC_WINDOW_BYTES >> 20);
+                     "node %s is full: it takes no more than %lld calls and %lld bytes of calls "
+                     "from here at once (its edge_calls and edge_bytes)",
+                     peer->name, (long long)peer->granted.calls, (long long)peer->granted.bytes);
+  }
   return make_call(peer, call, fault);
 }
