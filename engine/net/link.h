@@ -38,6 +38,13 @@ static inline void link_spare(struct link *link) {
   if (link->pipe) pipe_spare(link->pipe);
 }
 
+/* The bytes appended and not forgotten: `sent` of them have left. On an open link, also on one
+ * that has failed. */
+static inline const uint8_t *link_unsent(const struct link *link, size_t *length, size_t *sent) {
+  *sent = 0;
+  return link->stream ? stream_unsent(link->stream, length, sent) : pipe_unsent(link->pipe, length);
+}
+
 static inline void link_close(struct link *link) {
   stream_free(link->stream);
   pipe_free(link->pipe);

@@ -129,14 +129,21 @@ buffer *pipe_out(pipe_end *end) {
   return end->filling ? &end->filling->bytes : NULL;
 }
 
+/* False: the other end's loop is gone, and the parcel still the caller's. */
 static bool parcel_send(pipe_end *end, parcel *sent) {
   sent->to = end->other;
   atomic_fetch_add_explicit(&end->under_way, sent->bytes.length, memory_order_relaxed);
   atomic_fetch_add(&end->pipe->references, 1);
   if (mailbox_push(end->other->box, MAILBOX_MAIL, &sent->message)) return true;
-  parcel_free(sent);
   pipe_unref(end->pipe);
   return false;
+}
+
+/* The same, but then it stays what pipe_out appends to. */
+static bool send_whole(pipe_end *end, parcel *sent) {
+  bool gone = parcel_send(end, sent);
+  if (!gone) end->filling = sent;
+  return gone;
 }
 
 /* ---- injected faults (fault_point.h) ----------------------------------------- */
@@ -177,11 +184,16 @@ static bool send_split(pipe_end *end, parcel *sent) {
   parcel *rest = parcel_new();
   if (!rest || !buffer_append(&rest->bytes, sent->bytes.data + first, sent->bytes.length - first)) {
     parcel_free(rest);
-    return parcel_send(end, sent);
+    return send_whole(end, sent);
   }
+  size_t whole = sent->bytes.length;
   sent->bytes.length = first;
-  if (parcel_send(end, sent)) return parcel_send(end, rest);
+  bool begun = parcel_send(end, sent);
+  if (begun && parcel_send(end, rest)) return true;
   parcel_free(rest);
+  if (begun) return false;
+  sent->bytes.length = whole;
+  end->filling = sent;
   return false;
 }
 
@@ -191,13 +203,15 @@ bool pipe_flush(pipe_end *end) {
   if (!end->filling || !end->filling->bytes.length) return true;
   fault_kind injected = end->spared ? INJECT_NOTHING : fault_point_pass(FAULT_PIPE);
   if (injected == INJECT_DELAY && flush_later(end)) return true;
+  if (injected == INJECT_RESET || !atomic_load(&end->other->open)) return false;
   parcel *sent = end->filling;
   end->filling = NULL;
-  if (injected == INJECT_RESET || !atomic_load(&end->other->open)) {
-    parcel_free(sent);
-    return false;
-  }
-  return injected == INJECT_SPLIT ? send_split(end, sent) : parcel_send(end, sent);
+  return injected == INJECT_SPLIT ? send_split(end, sent) : send_whole(end, sent);
+}
+
+const uint8_t *pipe_unsent(const pipe_end *end, size_t *length) {
+  *length = end->filling ? end->filling->bytes.length : 0;
+  return *length ? end->filling->bytes.data : NULL;
 }
 
 void pipe_spare(pipe_end *end) {

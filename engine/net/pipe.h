@@ -23,8 +23,10 @@ void pipe_attach(pipe_end *end, const stream_events *events, void *owner);
 /* The buffer to append to; NULL when memory is out. */
 buffer *pipe_out(pipe_end *end);
 /* Hands what was appended to the other end's loop. False when that loop is gone or the
- * other end was freed: the caller treats the link as closed. */
+ * other end was freed: the caller treats the link as closed; the bytes stay for pipe_unsent. */
 bool pipe_flush(pipe_end *end);
+/* What was appended and not handed over. */
+const uint8_t *pipe_unsent(const pipe_end *end, size_t *length);
 /* Bytes appended here that the other end's loop has not taken up yet. */
 size_t pipe_queued(const pipe_end *end);
 /* Has no faults injected in what this end sends (fault_point.h). */

@@ -117,9 +117,15 @@ static ssize_t send_rest(const stream *self) {
 
 static void send_failed(stream *self, int error) {
   keep_failure(self, AT_SEND, error);
-  out_clear(self);
   shutdown(self->fd, SHUT_RDWR);
   watch_for(self, false);
+}
+
+static void forget_sent(stream *self) {
+  size_t bytes = self->sent;
+  if (self->events.on_forget) bytes = self->events.on_forget(self->owner, self->out.data, bytes);
+  if (bytes) buffer_consume(&self->out, bytes);
+  self->sent -= bytes;
 }
 
 /* One send. Afterwards the queue is empty, or the stream blocked, or a failure kept. */
@@ -134,10 +140,7 @@ static void write_some(stream *self) {
     out_clear(self);
     return;
   }
-  if (self->sent >= COMPACT_BYTES && self->sent >= self->out.length / 2) {
-    buffer_consume(&self->out, self->sent);
-    self->sent = 0;
-  }
+  if (self->sent >= COMPACT_BYTES && self->sent >= self->out.length / 2) forget_sent(self);
   if (!self->blocked) watch_for(self, true);
 }
 
@@ -157,7 +160,6 @@ static void report_close(stream *self, moment when, int error) {
   describe_failure(self, why, sizeof why);
   self->state = CLOSED;
   self->blocked = false;
-  out_clear(self);
   poller_watch_free(self->watch);
   self->watch = NULL;
   self->events.on_close(self->owner, status_of_failure(self), why);
@@ -321,11 +323,14 @@ buffer *stream_out(stream *self) {
 }
 
 void stream_flush(stream *self) {
-  if (self->state == CONNECTING || self->blocked || !stream_queued(self)) return;
-  if (self->state != OPEN || self->failure)
-    out_clear(self); /* nobody will get it */
-  else
-    write_some(self);
+  if (self->state != OPEN || self->failure || self->blocked || !stream_queued(self)) return;
+  write_some(self);
+}
+
+const uint8_t *stream_unsent(const stream *self, size_t *length, size_t *sent) {
+  *length = self->out.length;
+  *sent = self->sent;
+  return self->out.data;
 }
 
 void stream_spare(stream *self) {
@@ -333,7 +338,7 @@ void stream_spare(stream *self) {
 }
 
 size_t stream_queued(const stream *self) {
-  return self->out.length - self->sent;
+  return self->failure ? 0 : self->out.length - self->sent;
 }
 
 int stream_fd(const stream *self) {

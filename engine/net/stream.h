@@ -32,6 +32,9 @@ typedef struct stream_events {
   void (*on_close)(void *owner, lp_status status, const char *why);
   /* Everything queued went out after it had not all at once. May be NULL. */
   void (*on_drained)(void *owner);
+  /* `sent` of the bytes at `data` have been sent and are to be forgotten: how many of them
+   * may be, so that what stays begins where a message does. May be NULL: all. */
+  size_t (*on_forget)(void *owner, const uint8_t *data, size_t sent);
 } stream_events;
 
 /* One read buffer per thread, shared by its streams. */
@@ -56,9 +59,13 @@ stream *stream_connect(poller *poller, stream_scratch *scratch, const address *a
  * positions in it are void after stream_flush and poller_wait. */
 buffer *stream_out(stream *stream);
 /* Writes what it can now; the rest goes out as the socket takes it. Errors are reported
- * through on_close from poller_wait, never from within; what is queued then is dropped. */
+ * through on_close from poller_wait, never from within; what is queued then stays for
+ * stream_unsent. */
 void stream_flush(stream *stream);
-/* Bytes appended and not yet taken by the kernel. */
+/* What was appended and not forgotten yet: the bytes and their number; the first `sent` of them
+ * went out. For the owner of a stream that has failed. */
+const uint8_t *stream_unsent(const stream *stream, size_t *length, size_t *sent);
+/* Bytes appended and not yet taken by the kernel; 0 once the stream has failed. */
 size_t stream_queued(const stream *stream);
 /* Descriptor, for tests and inspection. */
 int stream_fd(const stream *stream);

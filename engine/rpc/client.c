@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "rpc/client.h"
+#include "rpc/connecting.h"
 #include "rpc/future.h"
 #include "rpc/hello.h"
 #include "rpc/methods.h"
@@ -22,6 +23,7 @@ typedef struct client {
   peer *peer;
   client_mode mode;
   int used;        /* fields looked up by client_index */
+  bool hasty;      /* wait_for_ready = false */
   int64_t timeout; /* ns; CLOCK_NEVER: none */
 } client;
 
@@ -44,26 +46,28 @@ static client *client_check(lua_State *L, int index) {
   return found;
 }
 
-/* Pushes a client of no peer. May collect, and so free other clients of the peer to come:
- * the caller must hold a reference of its own meanwhile. */
-static client *client_blank(lua_State *L, client_mode mode, int64_t timeout) {
+/* Pushes a client of no peer, without options. May collect, and so free other clients of the peer
+ * to come: the caller must hold a reference of its own meanwhile. */
+static client *client_blank(lua_State *L) {
   luaL_checkstack(L, 3, NULL);
   client *made = lua_newuserdatauv(L, sizeof *made, 2);
-  *made = (client){.kind = &metatable_key, .mode = mode, .timeout = timeout};
+  *made = (client){.kind = &metatable_key, .mode = MODE_CALL, .timeout = CLOCK_NEVER};
   lua_rawgetp(L, LUA_REGISTRYINDEX, &metatable_key);
   lua_setmetatable(L, -2);
   return made;
 }
 
-/* Pushes another client of the peer of one that is on the stack. */
-static client *client_make(lua_State *L, peer *peer, client_mode mode, int64_t timeout) {
-  client *made = client_blank(L, mode, timeout);
-  made->peer = peer_ref(peer);
+/* Pushes another client like one that is on the stack. */
+static client *client_copy(lua_State *L, const client *like) {
+  client *made = client_blank(L);
+  *made = *like;
+  made->used = 0;
+  peer_ref(made->peer);
   return made;
 }
 
 void client_push(lua_State *L, peer *peer) {
-  client_blank(L, MODE_CALL, CLOCK_NEVER)->peer = peer;
+  client_blank(L)->peer = peer;
 }
 
 /* ---- calls ------------------------------------------------------------------ */
@@ -79,11 +83,28 @@ typedef struct outgoing {
 
 static int call_go(lua_State *L, int64_t due);
 
+static bool is_hasty(lua_State *L) {
+  return ((client *)lua_touserdata(L, AT_CLIENT))->hasty;
+}
+
 /* Takes the credit of a call of `bytes`. */
 static void charge(peer *peer, pending *call, size_t bytes) {
   peer->window--;
   peer->window_bytes -= (int64_t)bytes;
   if (call) call->bytes = bytes;
+}
+
+/* The same for one that waits for its link. */
+static lp_status keep_written(lua_State *L, peer *peer, pending *call, buffer *out, size_t start,
+                              fault *fault) {
+  size_t bytes = out->length - start;
+  peer_write_sent(peer, out, start);
+  if (!connecting_add(peer, start, call, !is_hasty(L))) {
+    peer_write_undo(peer, start);
+    return fault_set(fault, LP_RESOURCE_EXHAUSTED, "no memory for a call");
+  }
+  charge(peer, call, bytes);
+  return LP_OK;
 }
 
 /* Writes the call on the stack, a notification when `call` is NULL, and takes its credit. */
@@ -99,6 +120,7 @@ static lp_status write_call(lua_State *L, peer *peer, pending *call, const outgo
                     : frame_begin_notify(out, true, method, length, false, &at);
   int count = lua_gettop(L) - what->first + 1;
   if (begun && !timed && codec_write_small(L, what->first, count, &peer->rpc->codec, out)) {
+    if (peer->state != PEER_OPEN) return keep_written(L, peer, call, out, start, fault);
     charge(peer, call, out->length - start);
     peer_write_sent(peer, out, start);
     return LP_OK;
@@ -112,8 +134,9 @@ static lp_status write_call(lua_State *L, peer *peer, pending *call, const outgo
     peer_write_undo(peer, start);
     return status;
   }
+  if (peer->state != PEER_OPEN) return keep_written(L, peer, call, out, start, fault);
   charge(peer, call, out->length - start);
-  peer_write_end(peer, start);
+  peer_write_sent(peer, out, start);
   return LP_OK;
 }
 
@@ -124,6 +147,7 @@ static pending *send_request(lua_State *L, peer *peer, const outgoing *what, fau
     fault_set(fault, LP_RESOURCE_EXHAUSTED, "no memory for a call");
     return NULL;
   }
+  made->waits = !is_hasty(L);
   if (write_call(L, peer, made, what, fault) == LP_OK) return made;
   pending_free(made);
   return NULL;
@@ -136,10 +160,11 @@ static void call_abandon(task *task) {
 }
 
 static int raise_deadline(lua_State *L, int method) {
-  client *client = lua_touserdata(L, AT_CLIENT);
-  return failure_raisef(L, LP_DEADLINE_EXCEEDED,
-                        "deadline exceeded: no answer from %s to %s within its time",
-                        client->peer->name, lua_tostring(L, method));
+  const peer *peer = ((client *)lua_touserdata(L, AT_CLIENT))->peer;
+  bool away = peer->state != PEER_OPEN && peer->end_text;
+  return failure_raisef(
+      L, LP_DEADLINE_EXCEEDED, "deadline exceeded: no answer from %s to %s within its time%s%s",
+      peer->name, lua_tostring(L, method), away ? ": " : "", away ? peer->end_text : "");
 }
 
 /* `sent` is the stack's height when the call went out; results lie above. */
@@ -220,7 +245,7 @@ static int call_go(lua_State *L, int64_t due) {
   client *client = lua_touserdata(L, AT_CLIENT);
   peer *peer = client->peer;
   fault fault;
-  if (peer->state != PEER_OPEN && !peer_connect(L, peer, &fault))
+  if (peer->state != PEER_OPEN && !peer_connect(peer, client->hasty, &fault))
     return failure_raise(L, fault.status, fault.text);
   if (!has_credit(peer)) {
     peer->rpc->met[BOUND_EDGE]++;
@@ -305,7 +330,7 @@ static int core_ask(lua_State *L) {
 static int push_proxy(lua_State *L, int place, client_mode mode) {
   client *client = lua_touserdata(L, 1);
   if (lua_getiuservalue(L, 1, place) == LUA_TUSERDATA) return 1;
-  client_make(L, client->peer, mode, client->timeout);
+  client_copy(L, client)->mode = mode;
   lua_pushvalue(L, -1);
   lua_setiuservalue(L, 1, place);
   return 1;
@@ -477,17 +502,18 @@ static int core_is_client(lua_State *L) {
   return 1;
 }
 
-/* with(client, {timeout = seconds or nil, …}): the same client with other options. Names
- * and types were checked by lp.options. */
+/* with(client, {timeout = seconds, wait_for_ready = boolean}): the same client with other
+ * options; those that are nil stay. Names and types were checked by lp.options. */
 static int core_with(lua_State *L) {
   client *client = client_check(L, 1);
   luaL_checktype(L, 2, LUA_TTABLE);
-  int64_t timeout = client->timeout;
+  struct client *made = client_copy(L, client);
   if (lua_getfield(L, 2, "timeout") != LUA_TNIL) {
     double seconds = luaL_checknumber(L, -1);
-    timeout = seconds > 0 ? clock_from_seconds(seconds) : CLOCK_NEVER;
+    made->timeout = seconds > 0 ? clock_from_seconds(seconds) : CLOCK_NEVER;
   }
-  client_make(L, client->peer, client->mode, timeout);
+  if (lua_getfield(L, 2, "wait_for_ready") != LUA_TNIL) made->hasty = !lua_toboolean(L, -1);
+  lua_pop(L, 2);
   return 1;
 }
 
@@ -507,27 +533,31 @@ static int core_list_methods(lua_State *L) {
   return call_go(L, call_due(L, client));
 }
 
+/* connection_state(client) -> a word */
 static int core_connection_state(lua_State *L) {
-  static const char *const names[] = {"idle", "connecting", "connecting", "ready", "closed"};
-  lua_pushstring(L, names[client_check(L, 1)->peer->state]);
+  lua_pushstring(L, peer_state_name(client_check(L, 1)->peer));
   return 1;
 }
 
-/* dial(client, address): where its target is; part of a connector. */
+/* dial(client, address): where its target is; part of a connector, as the next two. */
 static int core_dial(lua_State *L) {
-  client *client = client_check(L, 1);
-  fault fault;
-  if (client->peer->state != PEER_CONNECTING || link_is_open(&client->peer->wire)) return 0;
-  if (!peer_dial(client->peer, luaL_checkstring(L, 2), &fault) && !peer_ask_again(client->peer))
-    peer_down(client->peer, fault.status, fault.text);
+  peer_dial(client_check(L, 1)->peer, luaL_checkstring(L, 2));
   return 0;
 }
 
-/* refuse(client, text): a connector's answer when the target cannot be reached. */
+/* refuse(client, text): the target is gone, and will not be back. */
 static int core_refuse(lua_State *L) {
-  client *client = client_check(L, 1);
-  peer_down(client->peer, LP_UNAVAILABLE, luaL_checkstring(L, 2));
+  peer *peer = client_check(L, 1)->peer;
+  peer_down(peer, LP_UNAVAILABLE, luaL_checkstring(L, 2));
+  if (peer->state == PEER_IDLE) peer->trouble = PEER_GONE;
   return 0;
+}
+
+/* away(client, text) -> whether somebody waits: the target is away, the connector will know when
+ * it is back. */
+static int core_away(lua_State *L) {
+  lua_pushboolean(L, connecting_watched(client_check(L, 1)->peer, luaL_checkstring(L, 2)));
+  return 1;
 }
 
 /* on_close(client, fn): calls fn(text) in a task when its link goes down. */
@@ -559,6 +589,7 @@ const luaL_Reg client_functions[] = {
     {"connection_state", core_connection_state},
     {"dial", core_dial},
     {"refuse", core_refuse},
+    {"away", core_away},
     {"on_close", core_on_close},
     {"caller", core_caller},
     {NULL, NULL},

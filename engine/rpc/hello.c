@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "rpc/circle.h"
+#include "rpc/connecting.h"
 #include "wire/token.h"
 
 /* The `wanted`-th element of an array at `data`, a number or a string; false: it is not there. */
@@ -110,6 +111,8 @@ static void greeted(peer *peer, const frame *frame) {
   mem_free(peer->farewell);
   peer->farewell = NULL;
   peer->foreign = peer->again = false;
+  peer->trouble = PEER_WELL;
+  peer_set_end(peer, LP_OK, NULL);
   peer->splitter.wrapped = true;
   peer->state = PEER_OPEN;
 }
@@ -124,7 +127,7 @@ lp_status hello_answered(peer *peer, const frame *frame, fault *fault) {
                      "the engine there speaks version %lld of the protocol, this one %d",
                      (long long)version, HELLO_VERSION);
   greeted(peer, frame);
-  return peer_write_early(peer, fault) ? LP_OK : fault->status;
+  return connecting_opened(peer, fault) ? LP_OK : fault->status;
 }
 
 lp_status hello_asked(peer *peer, const frame *frame, fault *fault) {
@@ -201,9 +204,7 @@ void hello_bye(peer *peer, const char *text) {
 
 void hello_cancel(peer *peer, uint32_t id) {
   size_t start;
-  /* Before the link is up it follows its request, which waits to be sent. */
-  bool early = peer->state == PEER_CONNECTING || peer->state == PEER_HELLO;
-  buffer *out = early || listens(peer) ? note_begin(peer, CANCEL_METHOD, 1, &start) : NULL;
+  buffer *out = listens(peer) ? note_begin(peer, CANCEL_METHOD, 1, &start) : NULL;
   if (out) note_end(peer, start, frame_put_integer(out, id));
 }
 

@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "rpc/circle.h"
 #include "rpc/client.h"
+#include "rpc/connecting.h"
 #include "rpc/hello.h"
 #include "rpc/methods.h"
 #include "rpc/peer_faults.h"
@@ -64,12 +65,13 @@ peer *peer_ref(peer *peer) {
 
 void peer_unref(peer *peer) {
   if (!peer || --peer->references > 0) return;
+  peer->references = 2; /* of a node that dies: `connecting` has one itself */
+  connecting_end(peer);
   list_remove(&peer->link);
   list_remove(&peer->flushable.link);
   peer_faults_forget(peer);
   link_close(&peer->wire);
   frame_splitter_fini(&peer->splitter);
-  buffer_fini(&peer->early);
   mem_free(peer->slots);
   mem_free(peer->target);
   mem_free(peer->name);
@@ -86,7 +88,7 @@ peer *peer_get(rpc *rpc, const char *target, const char *name) {
   return peer_new(rpc, target, name);
 }
 
-static void set_end(peer *peer, lp_status status, const char *text) {
+void peer_set_end(peer *peer, lp_status status, const char *text) {
   char *copy = mem_strdup(text);
   mem_free(peer->end_text);
   peer->end_text = copy;
@@ -100,7 +102,9 @@ static void explain_end(peer *peer, char *text, size_t size) {
   if (!peer->target) return;
   lp_status status = engine_find(peer->rpc->node->engine, peer->target, &place, &fault);
   mailbox_unref(place.box);
-  if (status == LP_UNAVAILABLE) snprintf(text, size, "%s", fault.text);
+  if (status != LP_UNAVAILABLE) return;
+  snprintf(text, size, "%s", fault.text);
+  peer->trouble = PEER_GONE;
 }
 
 void peer_break(peer *peer) {
@@ -144,16 +148,20 @@ static void end_link(peer *peer, ending *ending) {
   peer->on_close = LUA_NOREF;
 }
 
-/* Fails what waits, each call by itself: one may not find memory where the next does. */
+void peer_fail_call(peer *peer, pending *call, lp_status status, const char *text) {
+  ending ending = {peer, call, status, text};
+  if (!node_enter(peer->rpc->node, end_call, &ending, NULL)) client_lose(peer->rpc, call);
+}
+
+/* Fails what waits, each call by itself: one may not find memory where the next does. What is
+ * still to be sent waits on. */
 static void end_calls(peer *peer, lp_status status, const char *text) {
-  rpc *rpc = peer->rpc;
   ending ending = {peer, NULL, status, text};
   for (uint32_t i = 0; i < peer->slot_count; i++) {
-    ending.call = peer->slots[i];
-    if (ending.call && !node_enter(rpc->node, end_call, &ending, NULL))
-      client_lose(rpc, ending.call);
+    pending *call = peer->slots[i];
+    if (call && !connecting_has(peer, call)) peer_fail_call(peer, call, status, text);
   }
-  for (list *link; (link = list_pop(&peer->waiters));) task_wake(list_entry(link, task, link), 0);
+  peer_wake(peer);
   end_link(peer, &ending);
 }
 
@@ -162,25 +170,13 @@ void peer_reset_splitter(peer *peer) {
   frame_splitter_init(&peer->splitter, true, peer->rpc->codec.limits.message_bytes);
 }
 
-void peer_down(peer *peer, lp_status status, const char *reason) {
-  if (peer->state == PEER_IDLE || peer->state == PEER_CLOSED) return;
-  char why[FAULT_TEXT], text[FAULT_TEXT + 64];
-  bool unreached = peer->state == PEER_CONNECTING || peer->state == PEER_HELLO;
-  const char *known = unreached && peer->farewell ? peer->farewell : peer->end_text;
-  snprintf(why, sizeof why, "%s", known ? known : reason);
-  explain_end(peer, why, sizeof why);
-  snprintf(text, sizeof text, "node %s is unavailable: %s", peer->name, why);
-  set_end(peer, status, text);
-  peer_ref(peer);
-  server_orphan(peer);
-  bool accepted = peer->accepted;
-  peer->state = accepted ? PEER_CLOSED : PEER_IDLE;
+/* Nothing of the link that was is left, or is to be expected. */
+static void forget_link(peer *peer) {
   peer->session++;
   peer_faults_forget(peer);
   link_close(&peer->wire);
   peer_reset_splitter(peer);
   peer->again = false;
-  peer->early.length = 0;
   peer->frame_start = 0;
   peer->window = peer->granted.calls;
   peer->window_bytes = peer->granted.bytes;
@@ -189,12 +185,52 @@ void peer_down(peer *peer, lp_status status, const char *reason) {
   peer->late = 0;
   peer->late_bytes = 0;
   peer->broken = false;
+}
+
+/* The words callers are told. */
+static void describe_end(peer *peer, const char *reason, char *text, size_t size) {
+  char why[FAULT_TEXT];
+  bool unreached = peer->state != PEER_OPEN;
+  const char *known = unreached && peer->farewell ? peer->farewell
+                      : unreached                 ? NULL
+                                                  : peer->end_text;
+  snprintf(why, sizeof why, "%s", known ? known : reason);
+  explain_end(peer, why, sizeof why);
+  if (peer_is_address(peer))
+    snprintf(text, size, "%s is unavailable: %s", peer->name, why);
+  else
+    snprintf(text, size, "node %s is unavailable: %s", peer->name, why);
+}
+
+void peer_down(peer *peer, lp_status status, const char *reason) {
+  if (peer->state == PEER_IDLE || peer->state == PEER_CLOSED) return;
+  char text[FAULT_TEXT + 64];
+  describe_end(peer, reason, text, sizeof text);
+  peer_ref(peer);
+  bool broke = peer->state == PEER_OPEN && status == LP_UNAVAILABLE;
+  bool wanted = broke && connecting_rescue(peer);
+  peer_set_end(peer, status, text);
+  server_orphan(peer);
+  bool accepted = peer->accepted;
+  peer->state = accepted ? PEER_CLOSED : wanted ? PEER_CONNECTING : PEER_IDLE;
+  forget_link(peer);
+  if (wanted) {
+    connecting_charge(peer);
+  } else {
+    if (peer->connecting) connecting_lost(peer, text);
+    connecting_end(peer);
+  }
   end_calls(peer, status, text);
+  if (wanted && peer->state == PEER_CONNECTING) peer_try(peer);
   if (accepted) peer_unref(peer); /* the link's own reference */
   peer_unref(peer);
 }
 
 /* ---- coming in -------------------------------------------------------------- */
+
+void peer_wake(peer *peer) {
+  for (list *link; (link = list_pop(&peer->waiters));) task_wake(list_entry(link, task, link), 0);
+}
 
 /* As many waiting callers as there is credit for try again. */
 static void wake_waiters(peer *peer) {
@@ -203,7 +239,7 @@ static void wake_waiters(peer *peer) {
     task_wake(list_entry(list_pop(&peer->waiters), task, link), 0);
 }
 
-static void credit_back(peer *peer, uint32_t count, size_t bytes) {
+void peer_credit(peer *peer, uint32_t count, size_t bytes) {
   int64_t missing = peer->granted.calls - peer->window;
   int64_t missing_bytes = peer->granted.bytes - peer->window_bytes;
   peer->window += count < missing ? count : missing;
@@ -223,7 +259,7 @@ static void on_response(lua_State *L, peer *peer, const frame *frame) {
   pending *found = pending_of(peer, frame->id);
   size_t bytes = pending_credit(peer, found);
   if (found) client_answer(L, found, frame); /* else too late: dropped */
-  credit_back(peer, 1, bytes);
+  peer_credit(peer, 1, bytes);
 }
 
 static bool method_is(const frame *frame, const char *name) {
@@ -245,7 +281,7 @@ static void notify_consumed(peer *peer, size_t bytes) {
 
 static void on_notify(lua_State *L, peer *peer, const frame *frame, size_t length) {
   if (method_is(frame, CREDIT_METHOD)) {
-    credit_back(peer, hello_count(frame), hello_bytes(frame));
+    peer_credit(peer, hello_count(frame), hello_bytes(frame));
     return;
   }
   if (method_is(frame, CANCEL_METHOD)) {
@@ -259,7 +295,7 @@ static void on_notify(lua_State *L, peer *peer, const frame *frame, size_t lengt
   if (method_is(frame, BYE_METHOD)) {
     char text[FAULT_TEXT];
     hello_text(frame->body, frame->body_length, text, sizeof text);
-    set_end(peer, LP_UNAVAILABLE, text);
+    peer_set_end(peer, LP_UNAVAILABLE, text);
     mem_free(peer->farewell);
     peer->farewell = mem_strdup(text);
     return;
@@ -330,7 +366,7 @@ static void on_oversize(void *owner, uint64_t size, const uint8_t *head, size_t 
   pending *found = pending_of(arrival->peer, id);
   size_t bytes = pending_credit(arrival->peer, found);
   if (found) client_fail(arrival->L, found, LP_RESOURCE_EXHAUSTED, text);
-  credit_back(arrival->peer, 1, bytes);
+  peer_credit(arrival->peer, 1, bytes);
 }
 
 /* Those that lie whole at the beginning. False: nothing more is to be done. */
@@ -358,6 +394,17 @@ static int take_frames(lua_State *L) {
                                                    on_frame, on_oversize, arrival, &arrival->fault);
   if (arrival->status == LP_OK) arrival->status = status;
   return 0;
+}
+
+/* What came is no frame, or not the one that was due. */
+static void peer_refused(peer *peer, lp_status status, const char *why) {
+  char text[FAULT_TEXT + 64];
+  if (peer->state == PEER_HELLO && status == LP_INVALID_ARGUMENT) {
+    snprintf(text, sizeof text, "the server there does not speak this engine's protocol: %s", why);
+    peer_down(peer, LP_FAILED_PRECONDITION, text);
+    return;
+  }
+  peer_down(peer, status, why);
 }
 
 #ifdef LP_FAULTS
@@ -396,7 +443,7 @@ static void peer_receive(peer *peer, const uint8_t *data, size_t length, bool st
   }
   peer->rpc->found.usable = false;
   methods_forget(peer->rpc);
-  if (arrival.status != LP_OK) peer_down(peer, arrival.status, arrival.fault.text);
+  if (arrival.status != LP_OK) peer_refused(peer, arrival.status, arrival.fault.text);
   peer_unref(peer);
 }
 
@@ -413,7 +460,16 @@ static void on_stored(void *owner, size_t length) {
 }
 
 static void on_close(void *owner, lp_status status, const char *why) {
-  if (!peer_ask_again(owner)) peer_down(owner, status, why);
+  peer *peer = owner;
+  if (peer->state == PEER_CONNECTING || peer->state == PEER_HELLO)
+    peer_missed(peer, status, why);
+  else
+    peer_down(peer, status, why);
+}
+
+/* Of a link that breaks, who dialled wants to know where frames begin. */
+static size_t on_forget(void *owner, const uint8_t *data, size_t sent) {
+  return ((peer *)owner)->target ? early_boundary(data, sent) : sent;
 }
 
 /* A dialled stream is up: greet. */
@@ -433,13 +489,20 @@ const stream_events peer_events = {
     .on_stored = on_stored,
     .on_data = on_data,
     .on_close = on_close,
+    .on_forget = on_forget,
 };
 
 /* ---- writing ---------------------------------------------------------------- */
 
+/* Where frames go now; NULL: nowhere. */
+static buffer *peer_out(peer *peer) {
+  if (peer->state == PEER_OPEN) return link_is_open(&peer->wire) ? link_out(&peer->wire) : NULL;
+  return peer->connecting ? &peer->connecting->early.bytes : NULL;
+}
+
 buffer *peer_write_begin(peer *peer, size_t *start) {
   if (peer->frame_start) return NULL; /* from within a pack function */
-  buffer *out = peer->state == PEER_OPEN ? link_out(&peer->wire) : &peer->early;
+  buffer *out = peer_out(peer);
   if (!out) return NULL;
   *start = out->length;
   peer->frame_start = out->length + 1;
@@ -447,8 +510,7 @@ buffer *peer_write_begin(peer *peer, size_t *start) {
 }
 
 void peer_write_end(peer *peer, size_t start) {
-  buffer *out = peer->state == PEER_OPEN ? link_out(&peer->wire) : &peer->early;
-  peer_write_sent(peer, out, start);
+  peer_write_sent(peer, peer_out(peer), start);
 }
 
 void peer_write_sent(peer *peer, buffer *out, size_t start) {
@@ -459,18 +521,6 @@ void peer_write_sent(peer *peer, buffer *out, size_t start) {
 
 void peer_write_undo(peer *peer, size_t start) {
   peer->frame_start = 0;
-  if (peer->state == PEER_OPEN && !link_is_open(&peer->wire)) return;
-  buffer *out = peer->state == PEER_OPEN ? link_out(&peer->wire) : &peer->early;
+  buffer *out = peer_out(peer);
   if (out) out->length = start;
-}
-
-bool peer_write_early(peer *peer, fault *fault) {
-  buffer *out = link_out(&peer->wire);
-  if (!out || !buffer_append(out, peer->early.data, peer->early.length)) {
-    fault_set(fault, LP_RESOURCE_EXHAUSTED, "out of memory");
-    return false;
-  }
-  buffer_fini(&peer->early);
-  loop_dirty(peer->rpc->node->loop, &peer->flushable);
-  return true;
 }

@@ -11,33 +11,43 @@
 
 typedef struct peer peer;
 typedef struct pending pending;
+struct connecting;
 
 typedef enum peer_state {
   PEER_IDLE,       /* no link; the next call connects */
-  PEER_CONNECTING, /* frames gather in `early` */
+  PEER_CONNECTING, /* frames gather in `connecting`, in the next two states as well */
   PEER_HELLO,      /* link up, greeting not answered yet */
+  PEER_WAITING,    /* a try has failed; for the next one */
   PEER_OPEN,
   PEER_CLOSED /* for good */
 } peer_state;
+
+/* What the last try to get a link came to. */
+typedef enum peer_trouble {
+  PEER_WELL,
+  PEER_FAILED, /* nobody answered; another time it may be otherwise */
+  PEER_GONE    /* the target has ended and will not be back */
+} peer_trouble;
 
 struct peer {
   list link; /* rpc->peers */
   rpc *rpc;
   int references;
   peer_state state;
+  peer_trouble trouble;
   uint32_t session; /* counts links this peer has had */
   struct link wire;
   frame_splitter splitter;
   flushable flushable;
-  bool accepted; /* the other side dialled */
-  bool control;  /* reserved methods are answered here, see control.h */
-  bool foreign;  /* speaks bare MessagePack-RPC */
-  bool broken;   /* memory was out for something the other end relies on */
-  buffer early;
-  size_t frame_start; /* of a frame being written, + 1; 0: none */
-  char *target;       /* key of a node, or address; NULL: accepted */
-  char *name;         /* of the node at the other end, for people */
-  pending **slots;    /* by id & (size - 1) */
+  bool accepted;                 /* the other side dialled */
+  bool control;                  /* reserved methods are answered here, see control.h */
+  bool foreign;                  /* speaks bare MessagePack-RPC */
+  bool broken;                   /* memory was out for something the other end relies on */
+  struct connecting *connecting; /* NULL: idle, open or closed */
+  size_t frame_start;            /* of a frame being written, + 1; 0: none */
+  char *target;                  /* key of a node, or address; NULL: accepted */
+  char *name;                    /* of the node at the other end, for people */
+  pending **slots;               /* by id & (size - 1) */
   uint32_t slot_count, pending_count, next_id;
   terms granted;        /* what the other end takes */
   int64_t window;       /* requests and notifications it takes now; below 0: it learnt so late */
@@ -52,6 +62,7 @@ struct peer {
   char *end_text; /* why it is not open; NULL: never was */
   char *farewell; /* how the node there ended, in its own words, until it greets again */
   int on_close;   /* registry reference of a Lua function, or LUA_NOREF */
+  int asking;     /* connectors under way */
   bool again;     /* its address did not answer, and the connector was asked once more */
 #ifdef LP_FAULTS
   list late_frames; /* see peer_faults.h */
@@ -77,27 +88,41 @@ peer *peer_new(rpc *rpc, const char *target, const char *name);
 /* Takes over an end of a pipe or a connected descriptor whose other side dialled. */
 void peer_accept_pipe(rpc *rpc, pipe_end *end, const char *name, terms terms);
 void peer_accept_fd(rpc *rpc, int fd);
-/* Begins to connect when idle. False: unavailable, fault says why. May run Lua: raises. */
-bool peer_connect(lua_State *L, peer *peer, fault *fault);
-/* Connects an idle or connecting peer to an address (the connector's answer). */
-bool peer_dial(peer *peer, const char *address, fault *fault);
-/* When the address does not answer, though it was right a moment ago: its node is ending and
- * the connector is asked once more, for how. What was called meanwhile has not been sent
- * and waits. False: that has been done, or the link was up. */
-bool peer_ask_again(peer *peer);
+/* Begins to connect when idle. `hasty`: the call does not wait for a server that is not there
+ * yet. False: unavailable, fault says why. */
+bool peer_connect(peer *peer, bool hasty, fault *fault);
+/* Makes one try, whose outcome may come at once or later. */
+void peer_try(peer *peer);
+/* Connects to an address (the connector's answer) if that is still wanted. */
+void peer_dial(peer *peer, const char *address);
+/* A try failed: another follows, unless there is no sense in that by `status`. */
+void peer_missed(peer *peer, lp_status status, const char *why);
+/* "idle", "connecting", "ready", "transient_failure" or "shutdown". */
+const char *peer_state_name(peer *peer);
+/* Does it reach an address and not a node by its key? */
+bool peer_is_address(const peer *peer);
+/* Why there is no link, as callers are told: "failed to connect to …". */
+void peer_unreached(const peer *peer, const char *why, char *out, size_t size);
 /* What a peer does with what its link brings; defined in peer.c. */
 extern const stream_events peer_events;
 
 /* ---- the link --------------------------------------------------------------- */
 
-/* On a link that has just opened: what was written before, while it was connecting. */
-bool peer_write_early(peer *peer, fault *fault);
 /* Forgets a frame that came in part: another link begins. */
 void peer_reset_splitter(peer *peer);
-/* Fails every pending call and closes the link; a peer with a target may be used again. */
+/* Closes the link; a peer with a target may be used again. Fails every pending call, but those
+ * of an open link that broke of which nothing was sent: these go out on the next one. */
 void peer_down(peer *peer, lp_status status, const char *text);
 /* The other end said what it takes. */
 void peer_grant(peer *peer, terms terms);
+/* Fails one call. */
+void peer_fail_call(peer *peer, pending *call, lp_status status, const char *text);
+/* Keeps the text of why there is no link. */
+void peer_set_end(peer *peer, lp_status status, const char *text);
+/* Credit has come back: as many waiting callers as it covers try again. */
+void peer_credit(peer *peer, uint32_t count, size_t bytes);
+/* All who wait for credit look again. */
+void peer_wake(peer *peer);
 /* Memory was out for an answer or for credit: rather than have the other end wait for ever,
  * the link is taken down at the end of the turn. */
 void peer_break(peer *peer);

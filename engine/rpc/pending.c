@@ -3,8 +3,10 @@
 
 #include <lauxlib.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "rpc/client.h"
+#include "rpc/connecting.h"
 #include "rpc/hello.h"
 
 enum { FIRST_SLOTS = 8 };
@@ -48,6 +50,7 @@ pending *pending_new(peer *peer) {
   made->peer = peer;
   made->id = peer->next_id++;
   made->bytes = 0;
+  made->waits = true;
   made->task = NULL;
   made->future = LUA_NOREF;
   made->answered = NULL;
@@ -58,8 +61,14 @@ pending *pending_new(peer *peer) {
   return made;
 }
 
+int64_t pending_due(const pending *pending) {
+  const timer *timer = pending->task ? &pending->task->timer : &pending->timer;
+  return timer_running(timer) ? timer->due : CLOCK_NEVER;
+}
+
 void pending_give_up(pending *pending) {
   peer *peer = pending->peer;
+  if (connecting_drop(peer, pending)) return;
   hello_cancel(peer, pending->id);
   peer->late++;
   peer->late_bytes += pending->bytes;

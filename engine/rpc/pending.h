@@ -10,6 +10,7 @@ struct pending {
   peer *peer;
   uint32_t id;
   size_t bytes; /* credit that comes back with the answer */
+  bool waits;   /* for a server that is not there yet (wait_for_ready) */
   task *task;   /* NULL: a future's */
   int future;   /* registry reference of the future's userdata */
   timer timer;  /* a future's deadline */
@@ -24,8 +25,11 @@ pending *pending_new(peer *peer);
 pending *pending_of(peer *peer, uint32_t id);
 /* Forgets it: an answer that still comes is dropped. */
 void pending_free(pending *pending);
-/* Nobody waits for it any more: tells the other side, which answers all the same, and has the
- * call's credit come back with that answer. pending_free or client_fail follows. */
+/* When its time is over, CLOCK_NEVER: it has none. */
+int64_t pending_due(const pending *pending);
+/* Nobody waits for it any more: takes it back if it was not sent yet, else tells the other side,
+ * which answers all the same, and has the call's credit come back with that answer. pending_free or
+ * client_fail follows. */
 void pending_give_up(pending *pending);
 /* The bytes whose credit an answer brings back: those of `found`, or when it comes too late
  * (NULL) a share of what was given up, so that in the end all is back. */

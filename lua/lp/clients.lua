@@ -34,21 +34,23 @@ function clients.address(client)
 end
 
 --- A client of whoever listens at `address`. Nothing is sent before the first call, which
--- connects and fails when nobody answers there.
+-- connects, and waits while nobody answers there.
 -- @string address `unix:PATH` or `tcp:HOST:PORT`, as lp.address gives it
--- @tparam[opt] table given `timeout` (seconds)
+-- @tparam[opt] table given `timeout` (seconds), `wait_for_ready` (false: a call fails at once
+--   when nobody answers)
 function clients.connect(address, given)
   if type(address) ~= "string" or not is_address(address) then
     error(("lp.connect: expected an address, unix:PATH or tcp:HOST:PORT, got %s")
           :format(require("lp.options").describe(address)), 2)
   end
   local options = require "lp.options"
-  local wanted = options.check("lp.connect", {timeout = options.timeout}, given or {}, 2)
+  local wanted = options.check("lp.connect", options.call, given or {}, 2)
   local client = core.client(address, address)
-  return wanted.timeout and core.with(client, wanted) or client
+  return next(wanted) and core.with(client, wanted) or client
 end
 
---- `"idle"`, `"connecting"`, `"ready"` or `"closed"`.
+--- `"idle"` (no link is needed), `"connecting"`, `"ready"`, `"transient_failure"` (the last try
+-- came to nothing) or `"shutdown"` (it has ended for good).
 function clients.connection_state(client)
   check("connection_state", client)
   return core.connection_state(client)

@@ -1,18 +1,19 @@
---- Finds a node of another process, when a client of this interpreter calls it first.
+--- Finds a node of another process, when a client of this interpreter calls it first, and again
+-- when its link is gone.
 -- @module lp.connector
 
 local core = require "lp.core"
 
---- Asks the service where the node behind `key` listens, and has the client dial it; `key`
--- may be an address itself.
+--- Asks the service where the node behind `key` listens, and has the client dial it. While the
+-- node is away (it is started again after a failure) calls that wait for it do.
 -- `again`: nobody answered there; the node is ending, or has moved.
 return function(client, key, again)
-  if key:find "^unix:" or key:find "^tcp:" then
-    if not again then return core.dial(client, key) end
-    return core.refuse(client, "nobody answers at " .. key)
+  local service, pid = core.client("service", "service"), core.context().pid
+  local ok, answer, why = pcall(service.resolve, service, key, pid, again, true)
+  if ok and not answer then
+    if not core.away(client, why) then return end
+    ok, answer = pcall(service.resolve, service, key, pid)
   end
-  local service = core.client("service", "service")
-  local ok, answer = pcall(service.resolve, service, key, core.context().pid, again)
   if ok then
     core.dial(client, answer)
   else

@@ -91,13 +91,14 @@ end
 
 --- Where the node behind `key` can be reached by the process `pid` (nil: this one). Waits for a
 -- node that is being started, also again after a failure. `again`: it did not answer where
--- it was said to be.
-function service:resolve(key, pid, again)
+-- it was said to be. `away`: for one that is to be started again, answers false and why at once.
+function service:resolve(key, pid, again, away)
   local node = state.node(key)
   if not node then error(("unknown node %s"):format(key:match("/(.*)$") or key), 0) end
   if again then wait_for_end(node) end
   local ok, found
   for _ = 1, 2 do
+    if away and node:is_away() then return false, node:absence() end
     while node:is_coming() do node.ready:wait() end
     if node.state == "ended" then error(report.ending(node.how), 0) end
     ok, found = pcall(node.placement.address, node, pid == nil or pid == host.pid())

@@ -105,9 +105,9 @@ function worker.boot()
   local spin = math.tointeger(os.getenv "LP_NODE_SPIN")
   if spin then host.spin(spin) end
   host.events(on_event)
-  core.connector(function(client, target) core.dial(client, target) end)
   core.serve(worker)
-  launcher = core.client(address, "the launcher")
+  -- It is there, or this process is of no use.
+  launcher = core.with(core.client(address, "the launcher"), {wait_for_ready = false})
   local ok, err = pcall(launcher.register, launcher, token)
   if not ok then
     io.stderr:write("lp: cannot register with the launcher: ", tostring(err), "\n")

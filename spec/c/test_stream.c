@@ -98,8 +98,12 @@ static void on_drained(void *owner) {
   if (one->plan == FREE_ON_DRAINED) let_go(one);
 }
 
-static const stream_events all_events = {on_open, on_space, on_stored,
-                                         on_data, on_close, on_drained};
+static const stream_events all_events = {.on_open = on_open,
+                                         .on_space = on_space,
+                                         .on_stored = on_stored,
+                                         .on_data = on_data,
+                                         .on_close = on_close,
+                                         .on_drained = on_drained};
 
 static void on_accept(void *owner, int fd) {
   if (fd < 0) return;

@@ -77,6 +77,16 @@ function Node:is_coming()
   return self.state == "starting" or self.state == "restarting" or self.state == "ending"
 end
 
+--- Has it failed, and is to be back?
+function Node:is_away()
+  return self.state == "restarting" or self.state == "starting" and self.restarts > 0
+end
+
+--- Why it is away, for callers.
+function Node:absence()
+  return ("%s; it is started again"):format(self.last_error or "it was asked to restart")
+end
+
 --- From now on whoever asks for the node waits.
 local function unready(node, name)
   local ready = node.ready
