@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "rpc/connecting.h"
 #include "rpc/hello.h"
 #include "rpc/pending.h"
 #include "wire/codec.h"
@@ -77,18 +78,6 @@ void native_settle(pending *pending, const frame *frame, lp_status status, const
   pending_recycle(pending);
 }
 
-typedef struct connecting {
-  peer *peer;
-  bool done;
-  fault *fault;
-} connecting;
-
-static int connect_peer(lua_State *L) {
-  connecting *asked = lua_touserdata(L, 1);
-  asked->done = peer_connect(L, asked->peer, asked->fault);
-  return 0;
-}
-
 static lp_status put_call(peer *peer, const native_call *call, pending *made, fault *fault) {
   size_t start, at;
   bool timed = made && call->due != CLOCK_NEVER;
@@ -107,6 +96,10 @@ static lp_status put_call(peer *peer, const native_call *call, pending *made, fa
   }
   size_t bytes = out->length - start;
   peer_write_end(peer, start);
+  if (peer->state != PEER_OPEN && !connecting_add(peer, start, made, !call->hasty)) {
+    peer_write_undo(peer, start);
+    return fault_set(fault, LP_RESOURCE_EXHAUSTED, "no memory for a call");
+  }
   peer->window--;
   peer->window_bytes -= (int64_t)bytes;
   if (made) made->bytes = bytes;
@@ -119,6 +112,7 @@ static lp_status make_call(peer *peer, const native_call *call, fault *fault) {
   if (!made) return fault_set(fault, LP_RESOURCE_EXHAUSTED, "no memory for a call");
   made->answered = call->answered;
   made->owner = call->owner;
+  made->waits = !call->hasty;
   lp_status status = put_call(peer, call, made, fault);
   if (status != LP_OK) {
     pending_free(made);
@@ -135,10 +129,7 @@ lp_status native_send(peer *peer, const native_call *call, fault *fault) {
     return fault_set(fault, LP_RESOURCE_EXHAUSTED,
                      "too many arguments: %zu values of %zu bytes (limits %d and %zu)", call->count,
                      call->length, limits->values, limits->message_bytes);
-  connecting asked = {peer, true, fault};
-  if (peer->state != PEER_OPEN && !node_enter(peer->rpc->node, connect_peer, &asked, fault))
-    return fault->status;
-  if (!asked.done) return fault->status;
+  if (peer->state != PEER_OPEN && !peer_connect(peer, call->hasty, fault)) return fault->status;
   if (peer->window <= 0 || peer->window_bytes <= 0) {
     peer->rpc->met[BOUND_EDGE]++;
     return fault_set(fault, LP_RESOURCE_EXHAUSTED,

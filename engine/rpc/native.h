@@ -40,6 +40,7 @@ typedef struct native_call {
   const uint8_t *bytes; /* `count` arguments */
   size_t length, count;
   int64_t due;              /* CLOCK_NEVER: no deadline */
+  bool hasty;               /* does not wait for a server that is not there yet */
   native_answered answered; /* NULL: a notification */
   void *owner;
 } native_call;
