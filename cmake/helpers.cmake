@@ -4,7 +4,9 @@
 # Flags of all our C code, tests and benchmarks included.
 function(lp_flags target)
   target_compile_options(${target} PRIVATE
-    -Wall -Wextra -Wshadow=local -Wconversion -Wstrict-prototypes)
+    -Wall -Wextra -Wconversion -Wstrict-prototypes
+    $<$<C_COMPILER_ID:GNU>:-Wshadow=local>
+    $<$<C_COMPILER_ID:Clang>:-Wno-string-conversion>)
   if(LP_WERROR)
     target_compile_options(${target} PRIVATE -Werror)
   endif()
@@ -15,6 +17,9 @@ function(lp_flags target)
     set(flags -fsanitize=${LP_SANITIZE} -fno-omit-frame-pointer)
     if(LP_SANITIZE MATCHES undefined)
       list(APPEND flags -fno-sanitize-recover=undefined)
+      if(CMAKE_C_COMPILER_ID STREQUAL Clang) # it would refuse NULL + 0, of an empty buffer
+        list(APPEND flags -fno-sanitize=pointer-overflow)
+      endif()
     endif()
     target_compile_options(${target} PRIVATE ${flags})
     target_link_options(${target} PRIVATE ${flags})
