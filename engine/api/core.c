@@ -239,6 +239,12 @@ static int core_serve_native(lua_State *L) {
   return 0;
 }
 
+/* statement(yes): the running task is what somebody typed at a prompt, who may interrupt it */
+static int core_statement(lua_State *L) {
+  task_current(L)->statement = lua_toboolean(L, 1);
+  return 0;
+}
+
 /* unserve(): calls are refused from now on; handlers that run finish. */
 static int core_unserve(lua_State *L) {
   rpc_of(L)->stopped = true;
@@ -456,6 +462,7 @@ static const luaL_Reg core_functions[] = {
     {"serve_native", core_serve_native},
     {"settle", core_settle},
     {"unserve", core_unserve},
+    {"statement", core_statement},
     {"keep_instance", core_keep_instance},
     {"instance", core_instance},
     {"limits", core_limits},

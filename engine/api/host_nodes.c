@@ -169,7 +169,13 @@ static int host_start(lua_State *L) {
 }
 
 /* What the service asks of a node through its loop's control queue. */
-typedef enum order_kind { ORDER_STOP, ORDER_CANCEL, ORDER_KILL } order_kind;
+typedef enum order_kind {
+  ORDER_STOP,
+  ORDER_CANCEL,
+  ORDER_KILL,
+  ORDER_INTERRUPT,
+  ORDER_INTERRUPT_STATEMENTS
+} order_kind;
 
 typedef struct order {
   message message;
@@ -194,6 +200,8 @@ static void order_run(message *carried, void *at) {
   }
   if (node && order->kind == ORDER_STOP) node_stop(node);
   if (node && order->kind == ORDER_CANCEL) node_cancel(node, "the program is stopping");
+  if (node && order->kind >= ORDER_INTERRUPT)
+    node_interrupt(node, order->kind == ORDER_INTERRUPT_STATEMENTS);
   if (node && order->kind == ORDER_KILL) {
     node_set_end(node, LP_CANCELLED, order->text);
     node->killed = true;
@@ -228,6 +236,14 @@ static int host_cancel(lua_State *L) {
 
 static int host_kill(lua_State *L) {
   return give_order(L, ORDER_KILL);
+}
+
+/* interrupt(id, statements): ends what the node computes; with `statements` only what was typed at
+ * prompts, which then need not compute */
+static int host_interrupt(lua_State *L) {
+  bool statements = lua_toboolean(L, 2);
+  lua_settop(L, 1);
+  return give_order(L, statements ? ORDER_INTERRUPT_STATEMENTS : ORDER_INTERRUPT);
 }
 
 /* loop_name(id): of a node's loop, "" for one the engine has chosen; nil: there is none */
@@ -277,9 +293,11 @@ static int host_free_port(lua_State *L) {
 }
 
 const luaL_Reg host_node_functions[] = {
-    {"start", host_start},         {"stop", host_stop},           {"cancel", host_cancel},
-    {"kill", host_kill},           {"listen", host_listen},       {"unlisten", host_unlisten},
-    {"free_port", host_free_port}, {"loop_name", host_loop_name}, {NULL, NULL},
+    {"start", host_start},         {"stop", host_stop},
+    {"cancel", host_cancel},       {"kill", host_kill},
+    {"listen", host_listen},       {"unlisten", host_unlisten},
+    {"free_port", host_free_port}, {"loop_name", host_loop_name},
+    {"interrupt", host_interrupt}, {NULL, NULL},
 };
 
 /* ---- the node of the creator's own loop ------------------------------------- */

@@ -5,6 +5,7 @@
  * request. */
 #include "runtime/interrupt.h"
 
+#include <lauxlib.h>
 #include <signal.h>
 #include <string.h>
 
@@ -15,6 +16,8 @@
 
 /* initial-exec: the handler must not be the first to touch it, nor allocate for it. */
 static _Thread_local loop *thread_loop __attribute__((tls_model("initial-exec")));
+
+enum { INSIST_NS = 200000000 };
 
 static void interrupt_hook(lua_State *L, lua_Debug *activation);
 
@@ -55,7 +58,8 @@ void interrupt_running(loop *loop, lua_State *L) {
   if (loop->engine->hooked && !lua_gethook(L))
     lua_sethook(L, interrupt_hook, LUA_MASKCOUNT, INTERRUPT_STEP);
   /* A kill that raised in one coroutine goes on in the one that resumed it. */
-  if (atomic_load_explicit(&loop->interrupt, memory_order_relaxed) || node_of(L)->killed)
+  if (atomic_load_explicit(&loop->interrupt, memory_order_relaxed) || node_of(L)->killed ||
+      node_of(L)->interrupted)
     lua_sethook(L, interrupt_hook, LUA_MASKCOUNT, 1);
 }
 
@@ -80,6 +84,17 @@ static void hook_rest(lua_State *L, const loop *here) {
     lua_sethook(L, NULL, 0, 0);
 }
 
+/* What computes is to stop. It may catch the error and has a moment to clean up; when it goes on,
+ * the error strikes at every instruction, and so outside of whatever catches it. */
+static void hook_interrupt(lua_State *L, node *node) {
+  int64_t now = clock_now();
+  bool first = node->interrupted_at == 0,
+       insists = !first && now - node->interrupted_at > INSIST_NS;
+  if (first) node->interrupted_at = now;
+  lua_sethook(L, interrupt_hook, LUA_MASKCOUNT, insists ? 1 : 1000);
+  if (first || insists) luaL_error(L, "interrupted");
+}
+
 static void interrupt_hook(lua_State *L, lua_Debug *activation) {
   (void)activation;
   node *node = node_of(L);
@@ -93,6 +108,8 @@ static void interrupt_hook(lua_State *L, lua_Debug *activation) {
     lua_yield(L, 0);
   } else if (node->killed) {
     hook_kill(L, node);
+  } else if (node->interrupted && node->interrupted == node->current) {
+    hook_interrupt(L, node);
   } else if (reasons & INTERRUPT_SLICE && node_can_yield(node, L)) {
     node->mark = MARK_SLICE;
     lua_yield(L, 0);

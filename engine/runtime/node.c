@@ -209,6 +209,19 @@ void node_cancel(node *node, const char *text) {
   }
 }
 
+void node_interrupt(node *node, bool statements) {
+  task *computes = node->current ? node->current : node->sliced;
+  if (computes && (!statements || computes->statement)) {
+    node->interrupted = computes;
+    node->interrupted_at = 0;
+  }
+  for (int i = 0; statements && i < node->task_slots; i++) {
+    task *task = node->tasks[i];
+    if (task && task->state != TASK_IDLE && task->statement)
+      task_cancel(task, LP_CANCELLED, "interrupted");
+  }
+}
+
 /* With its handlers gone, what else runs in a draining node is told to end. */
 static void drain_step(node *node) {
   if (node->task_count > 0 && count_calls(node) == 0) node_cancel(node, "the node has ended");

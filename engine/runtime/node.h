@@ -62,9 +62,11 @@ struct node {
   struct task **tasks; /* by slot; NULL: free slot */
   uint32_t first_wait; /* where a fresh task's wait numbers begin */
   int task_slots, task_count /* alive: neither idle nor free */;
-  struct task *current; /* being resumed now */
-  struct task *sliced;  /* gave up its slice: nobody else of this node runs before it */
-  int64_t timeslice;    /* ns after which its own tasks are preempted, too; 0: never */
+  struct task *current;     /* being resumed now */
+  struct task *interrupted; /* computes, and is to stop that: see node_interrupt */
+  int64_t interrupted_at;   /* when it was told first; 0: not yet */
+  struct task *sliced;      /* gave up its slice: nobody else of this node runs before it */
+  int64_t timeslice;        /* ns after which its own tasks are preempted, too; 0: never */
   int64_t slice_began;
   node_mark mark;
   bool killed;            /* to be closed as soon as no frame of it is on the C stack */
@@ -107,6 +109,10 @@ void node_set_end(node *node, lp_status status, const char *text);
 void node_drain(node *node);
 /* Cancels every task but those that are shielded; safe within an interrupt. `text` is static. */
 void node_cancel(node *node, const char *text);
+/* What it computes right now ends with an error, however often that is caught; a task that waits is
+ * left alone. With `statements` only what was typed at prompts is meant, and its waits end, too.
+ * On the loop's thread; safe within an interrupt. */
+void node_interrupt(node *node, bool statements);
 /* Asks for the stop handlers to be run at the next turn; sets the published mark at once. */
 void node_stop(node *node);
 

@@ -85,7 +85,7 @@ task *task_new(lua_State *L, const task_kind *kind, void *context) {
   made->cancelled = made->raise = LP_OK;
   made->failed = false;
   made->raise_text = NULL;
-  made->started = made->overdue = false;
+  made->started = made->overdue = made->statement = false;
   made->abandon = NULL;
   made->waiting_for = NULL;
   made->deadline = CLOCK_NEVER;
@@ -239,6 +239,7 @@ void task_resume(task *task) {
   interrupt_running(node->loop, NULL);
   node->entered--;
   node->current = NULL;
+  if (node->interrupted && node->mark != MARK_SLICE) node->interrupted = NULL; /* it gave way */
   count_resume(node->loop);
   task_settle(task, status);
 }

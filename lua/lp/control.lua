@@ -142,6 +142,7 @@ local function ask(node, budget, method, ...)
     ok, answer = pcall(core.ask, client, method, ...)
   end
   if ok then return answer end
+  if method == "lp.eval" and not is_process(node) then core.host.interrupt(node.id, true) end
   if type(answer) == "table" and rawget(answer, "code") == "deadline_exceeded" then
     unavailable(node, ("%s (asked for %g s)"):format(excuse(node), budget))
   end
@@ -210,6 +211,15 @@ end
 
 control["lp.complete"] = function(id, name, path)
   return ask(node_of(run_of(id), name), 0.3, "lp.complete", path)
+end
+
+--- Ends what a node computes, with an error that it cannot go on catching.
+control["lp.interrupt"] = function(id, name)
+  local node = node_of(run_of(id), name)
+  local why = why_not(node)
+  if why then unavailable(node, why) end
+  if not is_process(node) then return core.host.interrupt(node.id) end
+  core.call(core.with(node.process.worker, {timeout = BUDGET}), "interrupt_node", node.key)
 end
 
 control["lp.gc"] = function(id, name, budget)

@@ -47,7 +47,9 @@ inside["lp.eval"] = function(text, name)
   local write, lines = printer()
   local chunk, mistake = require("lp.show").compile(text, name or "=eval", environment(write))
   if not chunk then return {ok = false, printed = lines, error = mistake, syntax = true} end
+  core.statement(true)
   local results = table.pack(xpcall(chunk, core.handler))
+  core.statement(false)
   if not results[1] then return failed(results[2], lines) end
   local values = table.move(results, 2, results.n, 1, {})
   values.n = results.n - 1

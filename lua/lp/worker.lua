@@ -42,7 +42,15 @@ end
 --- Calls a reserved method of a node for somebody at the run's control socket (lp.control).
 function worker:ask_node(key, method, ...)
   if not nodes[key] then error("the node has ended", 0) end
-  return core.ask(core.client(key, key), method, ...)
+  local results = table.pack(pcall(core.ask, core.client(key, key), method, ...))
+  if results[1] then return table.unpack(results, 2, results.n) end
+  if method == "lp.eval" and nodes[key] then host.interrupt(nodes[key], true) end
+  error(results[2], 0)
+end
+
+--- Ends what a node computes.
+function worker:interrupt_node(key)
+  if nodes[key] then host.interrupt(nodes[key]) end
 end
 
 -- ---------------------------------------------------------------- for its nodes

@@ -158,6 +158,43 @@ describe("the commands about a run", function()
     end)
   end)
 
+  support.placements(describe, "that end what computes", function(launch_type)
+    local it = support.it_interrupts(it, pending)
+    local script = PROGRAM:gsub("function Worker:sleep", [[
+      function Worker:spin() while true do end end
+      function Worker:swallow()
+        while true do pcall(pcall, function() for _ = 1, 1e6 do end end) end
+      end
+      %0]])
+
+    for _, method in ipairs {"spin", "swallow"} do
+      it("interrupt a method that does not end: " .. method, function()
+        local run = support.run(script, {"--launch", launch_type}, {background = true}):wait_for "up"
+        os.execute(("cd %s; XDG_RUNTIME_DIR=$PWD/run timeout -s KILL 60 %s call --timeout 0 demo worker/0 %s 2>spun &")
+                   :format(run.folder, support.lp(), method))
+        support.until_true("the loop", function()
+          local status = lp(run, "eval", "--timeout", "0.1", "demo", "worker/0", "1")
+          return status == 1
+        end)
+        refuses(run, "node worker/0 cannot answer", "eval", "--timeout", "0.1", "demo", "worker/0", "1")
+        assert.is_true(shows_json(run, "node", "demo", "worker/0").partial)
+        shows(run, "interrupt", "demo", "worker/0")
+        run:wait_for("interrupted", "spun")
+        assert.equal("4\n", shows(run, "call", "demo", "worker/0", "square", "2"))
+        shows(run, "stop", "demo")
+        run:finish():expect(0)
+      end)
+    end
+
+    it("interrupt an evaluation when its time is over", function()
+      local run = support.run(script, {"--launch", launch_type}, {background = true}):wait_for "up"
+      refuses(run, "cannot answer", "eval", "--timeout", "0.1", "demo", "worker/0", "while true do end")
+      assert.equal("4\n", shows(run, "call", "demo", "worker/0", "square", "2"))
+      shows(run, "stop", "demo")
+      run:finish():expect(0)
+    end)
+  end)
+
   support.placements(describe, "that end nodes", function(launch_type)
     local script = PROGRAM:gsub('"Ann"%)', '%0:options{on_failure = "ignore"}')
 

@@ -64,6 +64,8 @@ catalog.commands = {
               {name = "--level", target = "level", value = "LEVEL", convert = level,
                help = "Only what was logged, of this level or above: debug, info, warning, error."}},
    help = "What the nodes, or one, have printed and logged lately."},
+  {name = "interrupt", words = "NODE", least = 1, most = 1,
+   help = "End what a node computes, with an error, also in a loop that catches errors."},
   {name = "kill", words = "NODE", least = 1, most = 1,
    help = "Kill a node, as a crash would; its on_failure says what comes of that."},
   {name = "restart", words = "NODE", least = 1, most = 1,

@@ -186,6 +186,11 @@ function commands.kill(session, words)
   return done("killed", words[1])
 end
 
+function commands.interrupt(session, words)
+  session.link:ask("interrupt", words[1])
+  return done("interrupted", words[1])
+end
+
 function commands.restart(session, words)
   session.link:ask_within(60, "restart", words[1])
   return done("restarted", words[1])
