@@ -9,10 +9,15 @@
 #include "wire/codec_class.h"
 #include "wire/text.h"
 
-void refusal_init(refusal *r) {
-  r->pathless = r->path_cut = false;
+void refusal_forget_path(refusal *r) {
+  r->path_cut = false;
   r->path_begin = REFUSAL_PATH;
   r->path[REFUSAL_PATH] = 0;
+}
+
+void refusal_init(refusal *r) {
+  r->pathless = false;
+  refusal_forget_path(r);
 }
 
 bool refusal_set(refusal *r, lp_status status, const char *format, ...) {

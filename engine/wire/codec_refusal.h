@@ -36,6 +36,9 @@ bool refusal_message(refusal *refusal, const char *format, ...)
 /* "cannot send a …" for the value at `index`. */
 bool refusal_type(refusal *refusal, lua_State *L, int index);
 
+/* Empties the path: what was refused is rather the value the walk is at now. */
+void refusal_forget_path(refusal *refusal);
+
 /* The refused value is in this part of an outer one: any text, an index, or the value
  * whose key is at `index` of the stack. */
 bool refusal_within(refusal *refusal, const char *part);

@@ -5,8 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { QUOTED_BYTES = 40, NAME_BYTES = 40, PIECE_BYTES = 8192 };
-#define HIGH_BITS UINT64_C(0x8080808080808080) /* set in a word with a byte beyond ASCII */
+enum { QUOTED_BYTES = 40, NAME_BYTES = 40, FEW_BYTES = 256, PIECE_BYTES = 8192 };
 
 /* Length of the ASCII run at the start, up to 31 bytes less than it is. Bulk strings
  * spend their time here, hence four words at a time. */
@@ -15,7 +14,7 @@ static size_t ascii_run(const uint8_t *at, size_t length) {
   for (; length - passed >= 32; passed += 32) {
     uint64_t words[4];
     memcpy(words, at + passed, 32);
-    if ((words[0] | words[1] | words[2] | words[3]) & HIGH_BITS) break;
+    if ((words[0] | words[1] | words[2] | words[3]) & TEXT_HIGH_BITS) break;
   }
   return passed;
 }
@@ -68,16 +67,25 @@ static bool piece_is_ascii(const char *at) {
   words all = {0, 0};
   for (const char *end = at + PIECE_BYTES; at < end; at += 64)
     all |= load_words(at) | load_words(at + 16) | load_words(at + 32) | load_words(at + 48);
-  return !((all[0] | all[1]) & HIGH_BITS);
+  return !((all[0] | all[1]) & TEXT_HIGH_BITS);
 }
 
-bool text_copy(void *to, const char *bytes, size_t length) {
+/* Copies 32 … FEW_BYTES bytes, the last ones together with some before them. */
+static bool copy_few(uint8_t *to, const char *bytes, size_t length) {
+  bool ascii = true;
+  for (size_t passed = 0; passed + 32 < length; passed += 32)
+    ascii &= text_copy_ascii(to + passed, bytes + passed, 32);
+  return ascii & text_copy_ascii(to + length - 32, bytes + length - 32, 32);
+}
+
+bool text_copy(uint8_t *to, const char *bytes, size_t length) {
   size_t passed = 0;
+  if (length >= 32 && length <= FEW_BYTES && copy_few(to, bytes, length)) return true;
   while (length - passed >= PIECE_BYTES && piece_is_ascii(bytes + passed)) {
-    memcpy((char *)to + passed, bytes + passed, PIECE_BYTES);
+    memcpy(to + passed, bytes + passed, PIECE_BYTES);
     passed += PIECE_BYTES;
   }
-  memcpy((char *)to + passed, bytes + passed, length - passed);
+  memcpy(to + passed, bytes + passed, length - passed);
   return text_is_utf8(bytes + passed, length - passed);
 }
 

@@ -37,7 +37,8 @@ typedef struct token {
 
 enum {
   TOKEN_SCALAR_MAX = 9, /* the longest number */
-  TOKEN_HEAD_MAX = 6    /* the longest head of anything with a payload or children */
+  TOKEN_HEAD_MAX = 6,   /* the longest head of anything with a payload or children */
+  TOKEN_STR_SHORT = 31  /* text up to here has a head of one byte */
 };
 
 typedef enum token_state {
@@ -199,7 +200,7 @@ static inline uint8_t *token_put_map(uint8_t *at, uint32_t pairs) {
 
 /* The heads of a text or a byte string; the bytes are the caller's to append. */
 static inline uint8_t *token_put_str(uint8_t *at, uint32_t length) {
-  if (length < 32) return token_put_byte(at, 0xa0 | length);
+  if (length <= TOKEN_STR_SHORT) return token_put_byte(at, 0xa0 | length);
   if (length <= UINT8_MAX) return token_put_8(at, 0xd9, length);
   return length <= UINT16_MAX ? token_put_16(at, 0xda, length) : token_put_32(at, 0xdb, length);
 }

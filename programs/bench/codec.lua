@@ -1,6 +1,6 @@
 --- What turning a value into MessagePack and back costs, without any call.
 --
---     lp run programs/bench/codec.lua [--shape small|map|doubles|nested] [--rounds N]
+--     lp run programs/bench/codec.lua [--shape small|map|doubles|nested] [--rounds N] [--unpack]
 --
 -- The shapes are those of bench/codec_hand.c, which writes the same bytes by hand. Prints
 -- one line of JSON and stops.
@@ -9,7 +9,8 @@ local lp = require "lp"
 
 local flags = lp.flags{
   shape = {"small", "What is packed.", choices = {"small", "map", "doubles", "nested"}},
-  rounds = {200000, "Values to pack, and to unpack."},
+  rounds = {200000, "Values to pack or to unpack."},
+  unpack = {false, "Time the way back."},
 }
 
 local shapes = {}
@@ -45,10 +46,11 @@ local function measure(options)
   local core = require "lp.core"
   local value = shapes[options.shape]()
   local bytes = core.pack(value)
-  local pack = time(core.pack, value, options.rounds)
-  local unpack = time(core.unpack, bytes, options.rounds)
-  print(('{"bench":"codec","shape":"%s","rounds":%d,"bytes":%d,"ns_per_op":%.1f,"unpack_ns":%.1f}')
-        :format(options.shape, options.rounds, #bytes, pack, unpack))
+  local fn, given = core.pack, value
+  if options.unpack then fn, given = core.unpack, bytes end
+  print(('{"bench":"codec","shape":"%s","unpack":%s,"rounds":%d,"bytes":%d,"ns_per_op":%.1f}')
+        :format(options.shape, options.unpack, options.rounds, #bytes,
+                time(fn, given, options.rounds)))
 end
 
 local program = lp.Program "bench_codec"
