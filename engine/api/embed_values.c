@@ -154,7 +154,7 @@ static const char *const kind_names[] = {"no further value", "nil",      "boolea
                                          "a client",         "an object"};
 
 lp_kind lp_read_kind(const lp_reader *reader) {
-  token t;
+  token t = {0};
   if (!peek(reader, &t)) return LP_END;
   switch (t.kind) {
     case TOKEN_NIL: return LP_NIL;

@@ -238,6 +238,11 @@ end
 
 local function help(name)
   if name == nil then finish(0, overview()) end
+  if name == "man-page" then -- these two are for the engine's own installation
+    finish(0, require("lp.manual").man(commands, require("lp.core").command.version))
+  elseif name == "bash-completion" then
+    finish(0, (require("lp.manual").bash(commands)))
+  end
   local command = command_named[name]
   if not command then
     usage_error("lp help [COMMAND]", ("unknown command '%s'"):format(name))
