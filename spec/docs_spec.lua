@@ -61,7 +61,7 @@ local function sorted(text)
 end
 
 local function without_prefixes(text)
-  return (("\n" .. text):gsub("\n%[[%w_]+/%d+%] ", "\n"):sub(2))
+  return (("\n" .. text):gsub("\n%[[%w_]+/[%d/]+%] ", "\n"):sub(2))
 end
 
 --- The lines that a block says it prints.

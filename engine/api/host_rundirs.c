@@ -1,4 +1,5 @@
-/* Run folders that this process holds; see host_parts.h and process/rundir.h. */
+/* Run folders that this process holds, and temporary folders; see host_parts.h,
+ * process/rundir.h, process/tmpdir.h. */
 #include <stdatomic.h>
 #include <string.h>
 
@@ -6,6 +7,7 @@
 #include "base/buffer.h"
 #include "base/memory.h"
 #include "process/rundir.h"
+#include "process/tmpdir.h"
 
 /* A run folder this process holds. */
 typedef struct hosted_dir {
@@ -81,9 +83,24 @@ static void found_run(void *owner, const char *id, const char *path) {
   (void)path;
 }
 
+/* tmpdir() -> path of a fresh private folder */
+static int host_tmpdir(lua_State *L) {
+  char path[512];
+  fault fault;
+  if (tmpdir_create(path, sizeof path, &fault) != LP_OK) return host_raise(L, &fault);
+  lua_pushstring(L, path);
+  return 1;
+}
+
+static int host_tmpdir_remove(lua_State *L) {
+  tmpdir_remove(luaL_checkstring(L, 1));
+  return 0;
+}
+
 /* sweep(): removes the folders of runs that died */
 static int host_sweep(lua_State *L) {
   (void)L;
+  tmpdir_sweep();
   rundir_each(found_run, NULL, NULL);
   return 0;
 }
@@ -136,5 +153,7 @@ const luaL_Reg host_rundir_functions[] = {
     {"runs", host_runs},
     {"rundir_sweep", host_rundir_sweep},
     {"sweep", host_sweep},
+    {"tmpdir", host_tmpdir},
+    {"tmpdir_remove", host_tmpdir_remove},
     {NULL, NULL},
 };

@@ -27,11 +27,11 @@
 #include <unistd.h>
 
 #include "base/buffer.h"
+#include "process/tree.h"
 
 enum {
   OPEN_FOLDER = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC,
   OPEN_NEW = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
-  DEPTH = 16,         /* folders within a run folder that removal enters */
   BASE_WAIT_MS = 2000 /* for the base's lock; its holders take well under a millisecond */
 };
 
@@ -183,30 +183,6 @@ static bool is_live(int folder) {
   return held;
 }
 
-static void remove_tree(int parent, const char *name, int depth);
-
-static void empty_folder(DIR *stream, int depth) {
-  for (struct dirent *entry; (entry = readdir(stream));) {
-    if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
-    remove_tree(dirfd(stream), entry->d_name, depth);
-  }
-}
-
-/* Removes a file, link or folder; what cannot be removed stays. */
-static void remove_tree(int parent, const char *name, int depth) {
-  if (unlinkat(parent, name, 0) == 0 || depth == 0) return;
-  int fd = openat(parent, name, OPEN_FOLDER);
-  if (fd < 0) return;
-  DIR *stream = fdopendir(fd);
-  if (stream) {
-    empty_folder(stream, depth - 1);
-    closedir(stream);
-  } else {
-    close(fd);
-  }
-  unlinkat(parent, name, AT_REMOVEDIR);
-}
-
 /* Removes the run folder `id` unless it is live; the caller holds the base's lock. */
 static bool sweep(int base, const char *id) {
   int folder;
@@ -215,7 +191,7 @@ static bool sweep(int base, const char *id) {
   bool live = is_live(folder);
   close(folder);
   if (live) return false;
-  remove_tree(base, id, DEPTH);
+  tree_remove(base, id);
   return faccessat(base, id, F_OK, AT_SYMLINK_NOFOLLOW) != 0;
 }
 
@@ -240,7 +216,7 @@ static lp_status make_run(int base, const char *id, rundir *out, fault *why) {
     close(folder);
   }
   /* Empty it goes without a descriptor, of which there may be none left. */
-  if (status != LP_OK && unlinkat(base, id, AT_REMOVEDIR) != 0) remove_tree(base, id, DEPTH);
+  if (status != LP_OK && unlinkat(base, id, AT_REMOVEDIR) != 0) tree_remove(base, id);
   return status;
 }
 
@@ -336,13 +312,13 @@ void rundir_remove(rundir *dir) {
   bool ours = true;
   if (id && lock_base(path, &base, NULL) == LP_OK) {
     ours = holds_lock(dir, base, id);
-    if (ours) remove_tree(base, id, DEPTH);
+    if (ours) tree_remove(base, id);
     close(base);
   }
   close(dir->lock_fd);
   dir->lock_fd = -1;
   /* Had descriptors run out? The one just closed is enough. */
-  if (ours && access(dir->path, F_OK) == 0) remove_tree(AT_FDCWD, dir->path, 1);
+  if (ours && access(dir->path, F_OK) == 0) tree_remove(AT_FDCWD, dir->path);
 }
 
 int rundir_sweep(const char *path) {

@@ -10,13 +10,13 @@ local graph = {}
 -- @treturn table {name=, groups={{label=, nodes={names}}}, nodes=, edges=}; nodes and edges as
 --   program:nodes() and program:edges() give them
 function graph.record(program)
-  local groups = {}
+  local groups, by_label, nodes = {}, {}, program:nodes()
   for i, group in ipairs(program.groups) do
-    local names = {}
-    for k, node in ipairs(group.nodes) do names[k] = node.name end
-    groups[i] = {label = group.label, nodes = names}
+    groups[i] = {label = group.label, nodes = {}}
+    by_label[group.label] = groups[i].nodes
   end
-  return {name = program.name, groups = groups, nodes = program:nodes(), edges = program:edges()}
+  for _, node in ipairs(nodes) do table.insert(by_label[node.label], node.name) end
+  return {name = program.name, groups = groups, nodes = nodes, edges = program:edges()}
 end
 
 --- Calls `fn(group, nodes)` for every group, with the records of its nodes.
@@ -69,7 +69,8 @@ local function quoted(text)
   return '"' .. json.valid_utf8(text):gsub('[\\"]', "\\%0") .. '"'
 end
 
-local shapes = {LuaNode = "ellipse", LuaClassNode = "box", CourierNode = "component"}
+local shapes = {LuaNode = "ellipse", LuaClassNode = "box", CourierNode = "component",
+                MultiThreadingColocation = "folder", MultiProcessingColocation = "folder"}
 
 local function dot_node(node)
   local label = quoted(node.name):sub(1, -2) .. "\\n" .. kind_of(node) .. '"'

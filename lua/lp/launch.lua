@@ -167,16 +167,30 @@ local function check_options(program)
   end
 end
 
+--- Options of a node over those of the colocations it is in.
+local function settings_of(node)
+  local merged = {}
+  while node do
+    for name, value in pairs(node.settings) do
+      if merged[name] == nil then merged[name] = value end
+    end
+    node = node.colocation
+  end
+  return merged
+end
+
 --- The record of a node that the service and the node itself work from.
-local function describe(node, group, packing, classes, settings)
-  local resources = settings.resources[node.label] or {}
-  return {
-    name = node.name, label = node.label, index = node.index, group_size = #group.nodes,
-    kind = node.kind, serves = node.serves, run_enabled = node.run_enabled, native = node.native,
-    options = node.settings, args = resources.args or node.settings.args,
-    env = resources.env or node.settings.env,
-    bundle = pack_node(node, packing, classes),
+local function describe(node, group_size, packing, classes, resources)
+  local own = settings_of(node)
+  local record = {
+    name = node.name, label = node.label, index = node.index, kind = node.kind, options = own,
+    colocation = node.colocation and node.colocation.name, how = node.how, native = node.native,
+    args = resources.args or own.args, env = resources.env or own.env,
   }
+  if node.inner then return record end
+  record.group_size, record.serves, record.run_enabled = group_size, node.serves, node.run_enabled
+  record.bundle = pack_node(node, packing, classes)
+  return record
 end
 
 local function describe_all(program, run_id, settings)
@@ -184,10 +198,9 @@ local function describe_all(program, run_id, settings)
                    baseline = launch.baseline}
   local classes = carried_classes(packing)
   local list = {}
-  for _, group in ipairs(program.groups) do
-    for _, node in ipairs(group.nodes) do
-      list[#list + 1] = describe(node, group, packing, classes, settings)
-    end
+  for i, node in ipairs(program:all_nodes()) do
+    local size = #program.by_label[node.label].nodes
+    list[i] = describe(node, size, packing, classes, settings.resources[node.label] or {})
   end
   return list
 end
@@ -238,25 +251,47 @@ local function raise(failure)
                       message = text_of(failure)}, core.error_metatable()), 0)
 end
 
+--- An array of texts, not empty.
+local function label_list(value)
+  local expected = "an array of labels"
+  if type(value) ~= "table" or #value == 0 then return nil, expected end
+  for key, label in next, value do
+    if not math.tointeger(key) or type(label) ~= "string" then return nil, expected end
+  end
+  return value
+end
+
 local wait_schema = {
-  labels = options.of_type("table", "an array of labels"),
+  labels = label_list,
   return_on_first_completed = options.of_type("boolean", "true or false"),
   raise_error = options.of_type("boolean", "true or false"),
   timeout = any_number,
 }
 
---- Waits until the program has ended (or the nodes of some labels have).
+local function check_labels(run, labels, level)
+  for _, label in ipairs(labels or {}) do
+    if not run.labels[label] then
+      error(("run:wait: program %q has no label %s"):format(run.name, options.describe(label)), level + 1)
+    end
+  end
+end
+
+--- Waits until the program has ended (or the nodes of some labels have). A node's failure
+-- ends the wait, whatever its label; it is raised by one wait and not again.
 -- @tparam[opt] table given `labels` (array), `return_on_first_completed`,
---   `raise_error` (default true: a failed node's error is raised), `timeout` (seconds)
+--   `raise_error` (default true; false: the failure is left to the next wait), `timeout` (seconds)
 -- @treturn boolean true, or false when the time was over
 function Run:wait(given)
   check_run(self, "wait{…}")
   local wanted = options.check("run:wait", wait_schema, given or {}, 2)
+  check_labels(self, wanted.labels, 2)
+  wanted.raised = self.raised
   local outcome = wait(self, wanted)
   if outcome.timed_out then return false end
   self.seen = self.seen or outcome.failure ~= nil
-  if outcome.failure and wanted.raise_error ~= false then raise(outcome.failure) end
-  return true
+  if not outcome.failure or self.raised or wanted.raise_error == false then return true end
+  self.raised = true
+  raise(outcome.failure)
 end
 
 --- Asks the program to stop and returns at once.
@@ -408,9 +443,11 @@ function launch.launch(program, given)
   settings.edges, settings.script = program:edges(), launch.script
   for _, record in ipairs(list) do service().notify:add_node(run_id, record) end
   service():launch_run(run_id, settings)
-  local names = {}
-  for _, node in ipairs(list) do names[node.name] = true end
-  local run = setmetatable({id = run_id, name = settings.name, names = names}, Run)
+  local names, labels = {}, {}
+  for _, node in ipairs(list) do
+    names[node.name], labels[node.label] = not node.how, true
+  end
+  local run = setmetatable({id = run_id, name = settings.name, names = names, labels = labels}, Run)
   run.is_test = settings.launch_type:find("^test_") ~= nil
   if run.is_test then core.start(watch, run, core.token()) end
   table.insert(launch.runs, run)

@@ -22,6 +22,8 @@ local kinds = {
   LuaClassNode = {constructs = true, serves = false},
   CourierNode = {constructs = true, serves = true},
   HostNode = {constructs = false, serves = true},
+  MultiThreadingColocation = {constructs = false, serves = false},
+  MultiProcessingColocation = {constructs = false, serves = false},
 }
 
 --- Is `value` a node?
@@ -81,6 +83,15 @@ function nodes.HostNode(name)
   return node
 end
 
+--- A node that holds others; see lp.colocation, which has checked them.
+-- @tparam table inner array of nodes
+-- @tparam table how its options
+function nodes.colocation(kind, inner, how)
+  local node = new(kind)
+  node.inner, node.how = inner, how
+  return node
+end
+
 --- The node in words: its name, or its kind while it is in no program.
 function Node:describe()
   return self.name or ("a %s in no program"):format(self.kind)
@@ -104,6 +115,7 @@ end
 -- @return the node
 function Node:configure(...)
   check_open(self, "configure", 2)
+  if self.inner then error("node:configure: a colocation has no arguments; configure its nodes", 2) end
   self.args = table.pack(...)
   return self
 end
@@ -118,8 +130,8 @@ end
 local function set_run(self, method, enabled)
   check_open(self, method, 3)
   if not self.constructs then
-    error(("node:%s: a %s is nothing but its function; this is for nodes with an object")
-          :format(method, self.kind), 3)
+    error(("node:%s: a %s is nothing but its %s; this is for nodes with an object")
+          :format(method, self.kind, self.inner and "nodes" or "function"), 3)
   end
   self.run_enabled = enabled
 end

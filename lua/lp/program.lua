@@ -76,6 +76,9 @@ local function check_node(node, level)
     error("program:add_node: expected a node (lp.LuaNode, lp.CourierNode, …), got " ..
           options.describe(node), level + 1)
   end
+  if node.colocation then
+    error("program:add_node: this node is in a colocation; add that", level + 1)
+  end
   if node.program then
     error(("program:add_node: this node is %s of program %q already; make a node for each " ..
            "place"):format(node.name, node.program.name), level + 1)
@@ -93,8 +96,16 @@ local function group_of(program, label)
   return group
 end
 
+--- Gives a node its place, and those inside of it.
+local function take_place(program, node, label, index, name)
+  node.program, node.label, node.index, node.name = program, label, index, name
+  for k, inner in ipairs(node.inner or {}) do
+    take_place(program, inner, label, index, ("%s/%d"):format(name, k - 1))
+  end
+end
+
 --- Adds a node.
--- @param node from lp.LuaNode, lp.LuaClassNode, lp.CourierNode
+-- @param node from lp.LuaNode, lp.LuaClassNode, lp.CourierNode or a colocation of these
 -- @string label may be left out inside program:group
 -- @return its handle, to be passed to other nodes
 function Program:add_node(node, label)
@@ -102,8 +113,7 @@ function Program:add_node(node, label)
   check_node(node, 2)
   label = label_for(self, label, 2)
   local group = group_of(self, label)
-  node.program, node.label, node.index = self, label, #group.nodes
-  node.name = ("%s/%d"):format(label, node.index)
+  take_place(self, node, label, #group.nodes, ("%s/%d"):format(label, #group.nodes))
   table.insert(group.nodes, node)
   return node:create_handle()
 end
@@ -128,29 +138,35 @@ function Program:group(label, fn)
   return fn()
 end
 
---- All node objects, group by group.
-function Program:all_nodes()
-  local list = {}
-  for _, group in ipairs(self.groups) do
-    for _, node in ipairs(group.nodes) do list[#list + 1] = node end
+local function collect(list, found)
+  for _, node in ipairs(list) do
+    found[#found + 1] = node
+    if node.inner then collect(node.inner, found) end
   end
-  return list
+end
+
+--- All node objects, group by group; those inside of a colocation follow it.
+function Program:all_nodes()
+  local found = {}
+  for _, group in ipairs(self.groups) do collect(group.nodes, found) end
+  return found
 end
 
 --- The nodes as plain records.
--- @treturn table array of {name=, label=, index=, kind=, run=}; `run` is false after
---   disable_run
+-- @treturn table array of {name=, label=, index=, kind=, run=, colocation=}; `run` is false after
+--   disable_run, `colocation` the name of the one the node is in
 function Program:nodes()
   local list = {}
   for i, node in ipairs(self:all_nodes()) do
     list[i] = {name = node.name, label = node.label, index = node.index, kind = node.kind,
-               run = node.run_enabled}
+               run = node.run_enabled, colocation = node.colocation and node.colocation.name}
   end
   return list
 end
 
 --- Where handles may stand in a node, with names for messages.
 local function roots_of(node)
+  if node.inner then return {} end
   local roots = {{node.ctor, "constructor"}}
   for i = 1, node.args.n do
     roots[#roots + 1] = {node.args[i], "argument " .. i}

@@ -7,6 +7,7 @@
 local core = require "lp.core"
 local Node = require "lp.service.node"
 local Run = require "lp.service.run"
+local Unit = require "lp.service.unit"
 local processes = require "lp.service.processes"
 local report = require "lp.report"
 local state = require "lp.service.state"
@@ -36,7 +37,8 @@ function service:free_port()
 end
 
 function service:add_node(run_id, record)
-  Node.new(runs[run_id], record)
+  local kind = record.how and Unit or Node
+  kind.new(runs[run_id], record)
 end
 
 --- A node process is up: gives it its node. Called by the process over its own link.
@@ -46,13 +48,29 @@ end
 
 --- A node's own word about its end; its process leaves after that.
 function service:node_ended(key, status, text)
-  state.node(key):ending(status, text)
+  processes.said(state.node(key), status, text)
 end
 
 -- ---------------------------------------------------------------- launching
 
-local placements = {local_mt = threads, test_mt = threads, local_mp = processes,
-                    test_mp = processes}
+--- The program, a node or a unit that has a process to itself: `home` of its nodes; or nil for
+-- those in threads of ours. Nodes share the process of the outermost unit whose threads they
+-- are, unless one further inside puts them in processes.
+local function home_of(place, in_process)
+  local unit = place.parent or place.unit
+  if not unit then return in_process and place or nil end
+  return unit.separate and place or home_of(unit, in_process)
+end
+
+local function settle_places(run)
+  local in_process = run.settings.launch_type:find "_mp$" ~= nil
+  for _, node in ipairs(run.nodes) do
+    -- The thread of a program that embeds the engine is in this process only.
+    local here = core.native and node.record.options.loop == "host"
+    node.home = not here and home_of(node, in_process) or nil
+    node.placement = node.home and processes or threads
+  end
+end
 
 --- Opens the run to those who look for it: its control socket and its manifest. Nodes in threads do
 -- without, should that fail.
@@ -73,11 +91,7 @@ function service:launch_run(run_id, settings)
   run.folder = host.rundir(run_id)
   announce(run)
   run.state = "running"
-  for _, node in ipairs(run.nodes) do
-    -- The thread of a program that embeds the engine is in this process only.
-    local here = core.native and node.record.options.loop == "host"
-    node.placement = here and threads or placements[settings.launch_type]
-  end
+  settle_places(run)
   for _, node in ipairs(run.nodes) do node:start() end
 end
 
@@ -154,6 +168,14 @@ end
 
 -- ---------------------------------------------------------------- waiting for ends
 
+--- Has a node ended, or the outermost colocation it is in?
+local function is_over(node)
+  local unit = node.unit
+  if not unit then return node.state == "ended" end
+  while unit.parent do unit = unit.parent end
+  return unit.completed == true
+end
+
 --- Have all (or with `first` any) of the nodes with these labels ended?
 local function labels_ended(run, labels, first)
   local wanted = {}
@@ -161,7 +183,7 @@ local function labels_ended(run, labels, first)
   local ended, all = false, true
   for _, node in ipairs(run.nodes) do
     if wanted[node.record.label] then
-      if node.state == "ended" then ended = true else all = false end
+      if is_over(node) then ended = true else all = false end
     end
   end
   if first then return ended end
@@ -172,7 +194,7 @@ local function wait_over(run, wanted)
   if run.state == "ended" then return true end
   if wanted.failure then return run.failure ~= nil end
   if not wanted.labels and not wanted.return_on_first_completed then return false end
-  if run.failure then return true end
+  if run.failure and not wanted.raised then return true end
   local labels = wanted.labels
   if not labels then
     labels = {}

@@ -12,12 +12,14 @@ local GRACE = 1 -- seconds that nodes get when the launcher is gone
 local worker = {}
 local launcher
 local nodes, ids = {}, {} -- key -> engine's id and back
-local failed = false
+local failed, stays = false, false
 local orphaned = false -- the launcher is gone
 
 -- ---------------------------------------------------------------- for the launcher
 
-function worker:start_node(key, spec, threads)
+--- `shared`: it stays when its nodes have ended, until it is told to leave.
+function worker:start_node(key, spec, threads, shared)
+  stays = stays or shared
   local id = hosting.start(spec, key, threads)
   nodes[key], ids[id] = id, key
 end
@@ -74,6 +76,8 @@ local function on_launcher_gone()
   local deadline = core.now() + GRACE
   while next(nodes) ~= nil and core.now() < deadline do core.sleep(0.02) end
   host.rundir_sweep(os.getenv "LP_NODE_FOLDER")
+  local tmpdir = os.getenv "LP_NODE_TMPDIR"
+  if tmpdir then host.tmpdir_remove(tmpdir) end
   host.kill_group()
 end
 
@@ -90,7 +94,12 @@ local function on_node(id, status, text)
   ids[id], nodes[key] = nil, nil
   failed = failed or status ~= 0
   pcall(launcher.node_ended, launcher, key, status, text)
-  if next(nodes) == nil then leave() end
+  if next(nodes) == nil and not stays then leave() end
+end
+
+--- Its nodes have ended and will not be started again.
+function worker:leave()
+  leave()
 end
 
 local function on_event(kind, first, second, _, text)

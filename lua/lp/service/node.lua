@@ -12,6 +12,7 @@ local core = require "lp.core"
 local policy = require "lp.service.policy"
 local report = require "lp.report"
 local sync = require "lp.sync"
+local Unit = require "lp.service.unit"
 
 local host = core.host
 
@@ -31,6 +32,8 @@ function Node.new(run, record)
     hue = #run.nodes % 6, state = "starting", ready = sync.Event(), since = core.now(),
     policy = policy.of(record.options), history = {}, restarts = 0, failures = 0,
   }, Node)
+  node.unit = run.units[record.colocation]
+  if node.unit then node.unit:add(node) end
   table.insert(run.nodes, node)
   run.alive = run.alive + 1
   run.by_name[record.name] = node
@@ -118,24 +121,36 @@ local function come_back(node, delay)
   end)
 end
 
---- The instance has ended: `status` 0 is well, anything else a failure or a kill.
-function Node:ended(status, text)
+--- The instance has ended: `status` 0 is well, anything else a failure or a kill. `cause` is one
+-- for nodes whose common process ended.
+function Node:ended(status, text, cause)
   if self.state == "ended" or self.state == "restarting" then return end
   if self.run.state == "running" and self.restart_asked then return come_back(self, 0) end
   if status == 0 or self.was_killed then return self:gone(status, text) end
   self.failures, self.last_error = self.failures + 1, report.ending(text)
-  if not self:judge(text) then self:gone(status, text) end
+  if not self:judge(text, cause) then self:gone(status, text) end
+end
+
+--- What the options of the node, or the colocation around it, say about a failure; as
+-- policy.decide.
+function Node:verdict(cause)
+  local unit = not self.record.options.on_failure and Unit.retrying(self.unit)
+  if not unit then return policy.decide(self.policy, self.history, core.now()) end
+  local again, why = unit:retry(cause)
+  if again then return "restart", 0 end
+  return "stop", why
 end
 
 --- What its failure means. True: it will be back.
-function Node:judge(text)
+function Node:judge(text, cause)
   local message, trace = report.split(text)
   trace = trace and "\n" .. trace or ""
-  if self.run.state ~= "running" then
-    self:print(("node %s failed while the program was stopping: %s"):format(self.name, message))
+  if self.run.state ~= "running" or self.dismissed then
+    self:print(("node %s failed while %s was stopping: %s")
+               :format(self.name, self.dismissed and "it" or "the program", message))
     return false
   end
-  local verdict, detail = policy.decide(self.policy, self.history, core.now())
+  local verdict, detail = self:verdict(cause)
   if verdict == "restart" then
     self:print(("node %s failed: %s%s\nIt is started again in %g s (restart %d).")
                :format(self.name, message, trace, detail, self.restarts + 1))
@@ -159,6 +174,8 @@ function Node:gone(status, text)
   set_state(self, "ended")
   self.ready:set()
   local run = self.run
+  if self.unit then self.unit:member_gone(status == 0) end
+  self.placement.gone(self)
   run:node_gone()
   if run.failure then run:stop() end
 end
@@ -172,7 +189,8 @@ function Node:kill(why)
 end
 
 --- Ends the instance in order, or when it does not within the notice by force.
-local function end_instance(node)
+function Node:dismiss()
+  local node = self
   local run, notice, restarts = node.run, node.run.notice, node.restarts
   local function is_over() return node.restarts ~= restarts or node.state == "ended" end
   local function wait(seconds)
@@ -194,13 +212,14 @@ function Node:restart()
   end
   if self.state == "ended" then
     self.run.alive = self.run.alive + 1
+    if self.unit then self.unit:back() end
     return come_back(self, 0)
   end
   if self.restart_asked or self.state == "restarting" then return end
   while self:is_coming() do self.ready:wait() end
   self.restart_asked = true
   self.placement.returns(self)
-  core.start(end_instance, self)
+  core.start(self.dismiss, self)
   local restarts = self.restarts
   while self.restarts == restarts and self.state ~= "ended" do self.run:wait_change() end
 end

@@ -6,6 +6,7 @@
 local core = require "lp.core"
 local report = require "lp.report"
 local state = require "lp.service.state"
+local Unit = require "lp.service.unit"
 
 local host = core.host
 
@@ -37,32 +38,48 @@ local function environment(run, extra, token)
   return env
 end
 
---- Spawns a process for nodes. An error when that is not possible.
-local function launch(run, name, hue, env)
-  local token = new_token()
+--- Spawns the process of a home (a node, or a colocation whose nodes share it). An error when
+-- that is not possible.
+local function launch(home)
+  local self = setmetatable({run = home.run, home = home, nodes = {}, token = new_token(),
+                             shared = home.nodes ~= nil}, Process)
   local command = host.command()
-  local self = setmetatable({run = run, nodes = {}, token = token}, Process)
-  state.tokens[token] = self
-  local ok, pid = pcall(host.spawn, command, {command, "--node"}, environment(run, env, token),
-                        ("[%s] "):format(name), hue)
+  local env = {}
+  for name, value in pairs(home.record.env or {}) do env[name] = value end
+  if Unit.retrying(home.parent or home.unit) then
+    self.tmpdir = host.tmpdir()
+    env.TMPDIR, env.LP_NODE_TMPDIR = self.tmpdir, self.tmpdir
+  end
+  local ok, pid = pcall(host.spawn, command, {command, "--node"},
+                        environment(home.run, env, self.token), ("[%s] "):format(home.name),
+                        home.hue or 0)
   if not ok then
-    state.tokens[token] = nil
+    self:clear()
     error(rawget(pid, "message"), 0)
   end
+  state.tokens[self.token] = self
   self.pid = pid
   state.processes[pid] = self
+  home.current = self
+  home.run:process_started(self)
   return self
+end
+
+--- Removes what was made for it.
+function Process:clear()
+  if self.tmpdir then host.tmpdir_remove(self.tmpdir) end
+  self.tmpdir = nil
 end
 
 --- Gives the process, which is there, one of its nodes.
 function Process:give(node)
   local worker = self.worker
   local ok, err = pcall(worker.start_node, worker, node.key, node:spec(),
-                        self.run.settings.threads or 64)
+                        self.run.settings.threads or 64, self.shared)
   if ok then return node:started() end
   if core.connection_state(worker) ~= "ready" then return end -- its end says more
   node.doom = tostring(err)
-  host.signal(self.pid, SIGKILL, true)
+  self:kill()
 end
 
 --- A node process is up: it has called with its token.
@@ -72,12 +89,15 @@ local function register(token, worker)
   state.tokens[token] = nil
   self.worker = worker
   core.on_close(worker, function() self:lost() end)
-  core.start(function()
-    for _, node in ipairs(self.nodes) do self:give(node) end
-  end)
+  for _, node in ipairs(self.nodes) do core.start(self.give, self, node) end
 end
 
 -- ---------------------------------------------------------------- ending
+
+local function forget_path(node)
+  if node.path then os.remove(node.path) end
+  node.path = nil
+end
 
 --- How the process ended, for nodes that did not say.
 function Process:settle()
@@ -85,12 +105,42 @@ function Process:settle()
   local text = report.exit(self.exit.status, self.exit.signal)
   for _, node in ipairs(self.nodes) do
     if node.process == self then
-      if node.path then os.remove(node.path) end
-      node.process, node.path = nil, nil
-      if node.said then node:ended(node.said[1], node.said[2]) else node:ended(1, node.doom or text) end
+      node.process = nil
+      forget_path(node)
+      if node.said then
+        node:ended(node.said[1], node.said[2], self)
+      else
+        node:ended(1, node.doom or text, self)
+      end
       node.doom = nil
     end
   end
+end
+
+--- A node's own word about its end. A process of its own leaves with it; a shared one stays as
+-- long as one of its nodes may be started again.
+local function said(node, status, text)
+  local process = node.process
+  if not process or not process.shared then return node:ending(status, text) end
+  node.process = nil
+  for i, each in ipairs(process.nodes) do
+    if each == node then table.remove(process.nodes, i) break end
+  end
+  forget_path(node)
+  local doom = node.doom
+  node.doom = nil
+  node:ended(status, status ~= 0 and doom or text)
+end
+
+local function is_done(home)
+  for _, node in ipairs(home.nodes) do
+    if node.state ~= "ended" then return false end
+  end
+  return true
+end
+
+function Process:kill()
+  host.signal(self.pid, SIGKILL, true)
 end
 
 function Process:lost()
@@ -103,18 +153,34 @@ local function exited(pid, status, signal)
   if not self then return end
   state.processes[pid] = nil
   state.tokens[self.token] = nil
+  if self.home.current == self then self.home.current = nil end
+  self:clear()
   self.exit = {status = status, signal = signal}
   self:settle()
+  self.run:process_gone(self)
 end
 
 -- ---------------------------------------------------------------- the placement
 
-local processes = {name = "process", register = register, exited = exited}
+local processes = {name = "process", register = register, exited = exited, said = said}
 
+--- In the process of its home; a new one when there is none, or it is leaving.
 function processes.start(node)
-  local process = launch(node.run, node.name, node.hue, node.record.env or {})
+  local process = node.home.current
+  if not process or process.leaving then
+    process = launch(node.home)
+  end
   node.process = process
   table.insert(process.nodes, node)
+  if process.worker then core.start(process.give, process, node) end
+end
+
+--- The node will not be started again.
+function processes.gone(node)
+  local process = node.home.current
+  if not process or not process.shared or not is_done(node.home) then return end
+  process.leaving = true
+  if process.worker then pcall(core.call, process.worker.notify, "leave") end
 end
 
 local function tell(node, method, ...)
@@ -125,19 +191,22 @@ end
 function processes.stop(node) tell(node, "stop_node") end
 function processes.cancel(node) tell(node, "cancel_node") end
 
+local function force(node)
+  if node.process then node.process:kill() end
+end
+
 function processes.kill(node, why)
   if node.run.notice == 0 or not (node.process and node.process.worker) then
-    return processes.force(node)
+    return force(node)
   end
   tell(node, "kill_node", why)
 end
 
-function processes.force(node)
-  if node.process then host.signal(node.process.pid, SIGKILL, true) end
+--- At once, by order from outside. A process that others share stays.
+function processes.destroy(node, why)
+  if node.process and node.process.shared then return tell(node, "kill_node", why) end
+  force(node)
 end
-
---- At once, by order from outside.
-processes.destroy = processes.force
 
 --- Callers of other processes ask where it is anyway.
 function processes.returns() end

@@ -19,8 +19,8 @@ end
 --- Its folder is made at launch.
 function Run.new(name)
   local id = ("%s-%d-%d"):format(slug(name), host.pid(), host.serial())
-  local run = setmetatable({id = id, name = name, nodes = {}, by_name = {}, state = "new",
-                            alive = 0, killed = {}, changed = sync.Event()}, Run)
+  local run = setmetatable({id = id, name = name, nodes = {}, by_name = {}, units = {}, processes = {},
+                            state = "new", alive = 0, killed = {}, changed = sync.Event()}, Run)
   state.runs[id] = run
   return run
 end
@@ -85,11 +85,26 @@ function Run:stop()
   core.start(shutdown, self)
 end
 
---- One node less; the last one ends the run.
+--- One node less; the last one ends the run, once the processes have ended, too.
 function Run:node_gone()
   self.alive = self.alive - 1
-  if self.alive == 0 then self:finish() end
+  if self.alive == 0 and not next(self.processes) then self:finish() end
   self:touch()
+end
+
+function Run:process_started(process)
+  self.processes[process] = true
+end
+
+function Run:process_gone(process)
+  self.processes[process] = nil
+  if self.alive == 0 and not next(self.processes) then self:finish() end
+  self:touch()
+end
+
+--- Kills every process of the run.
+function Run:kill_processes()
+  for process in pairs(self.processes) do process:kill() end
 end
 
 function Run:finish()

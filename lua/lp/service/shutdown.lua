@@ -32,7 +32,7 @@ local function kill_rest(run, why)
   end
   each_living(run, "kill", why)
   if run:wait_ended(core.now() + GRACE) then return end
-  each_living(run, "force")
+  run:kill_processes()
   if not run:wait_ended(core.now() + GRACE) then give_up(run) end
 end
 

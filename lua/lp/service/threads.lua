@@ -34,8 +34,7 @@ function threads.cancel(node) host.cancel(node.id) end
 function threads.kill(node, why) host.kill(node.id, why) end
 threads.destroy = threads.kill
 
---- A thread cannot be killed from outside.
-function threads.force() end
+function threads.gone() end
 
 function threads.pid() return host.pid() end
 
