@@ -120,10 +120,6 @@ typedef struct lp_engine_options {
 
   size_t memory_limit; /* bytes of the interpreter that loads programs; 0: none */
 
-  /* The script of every program is loaded sandboxed (docs/embedding.md, "Scripts you do not
-   * trust"), and so are the nodes it makes, whatever options they have. */
-  bool sandbox;
-
   double notice; /* seconds lp_engine_close gives programs that run; default 1 */
   int threads;   /* loops for nodes that name none; 0: the default, 64 */
   int spin_us;   /* how long these look for work before they sleep; negative: default */

@@ -17,7 +17,9 @@
 #include "rpc/server.h"
 #include "runtime/engine.h"
 #include "runtime/failure.h"
+#include "runtime/interrupt.h"
 #include "runtime/lines.h"
+#include "runtime/patterns.h"
 
 static const char context_key = 0;
 
@@ -245,6 +247,19 @@ static int core_statement(lua_State *L) {
   return 0;
 }
 
+/* bounded(steps, bytes) -> find, match, gmatch, gsub and rep for scripts that are not trusted */
+static int core_bounded(lua_State *L) {
+  patterns_push(L, luaL_checkinteger(L, 1), luaL_checkinteger(L, 2));
+  return 1;
+}
+
+/* instructions(n): the node ends when a task of it uses more without waiting; 0: no bound */
+static int core_instructions(lua_State *L) {
+  node_of(L)->instruction_limit = luaL_checkinteger(L, 1);
+  interrupt_running(node_of(L)->loop, L); /* from here on */
+  return 0;
+}
+
 /* unserve(): calls are refused from now on; handlers that run finish. */
 static int core_unserve(lua_State *L) {
   rpc_of(L)->stopped = true;
@@ -460,6 +475,8 @@ static const luaL_Reg core_functions[] = {
     {"context", core_context},
     {"serve", core_serve},
     {"serve_native", core_serve_native},
+    {"bounded", core_bounded},
+    {"instructions", core_instructions},
     {"settle", core_settle},
     {"unserve", core_unserve},
     {"statement", core_statement},

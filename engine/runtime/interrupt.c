@@ -7,9 +7,11 @@
 
 #include <lauxlib.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "runtime/engine.h"
 #include "runtime/node.h"
 #include "runtime/task.h"
@@ -55,7 +57,7 @@ void interrupt_send(loop *loop, int reason) {
 void interrupt_running(loop *loop, lua_State *L) {
   atomic_store_explicit(&loop->running, L, memory_order_relaxed);
   if (!L) return;
-  if (loop->engine->hooked && !lua_gethook(L))
+  if ((loop->engine->hooked || node_of(L)->instruction_limit) && !lua_gethook(L))
     lua_sethook(L, interrupt_hook, LUA_MASKCOUNT, INTERRUPT_STEP);
   /* A kill that raised in one coroutine goes on in the one that resumed it. */
   if (atomic_load_explicit(&loop->interrupt, memory_order_relaxed) || node_of(L)->killed ||
@@ -78,7 +80,7 @@ static void hook_kill(lua_State *L, node *node) {
 
 /* Until there is something again. */
 static void hook_rest(lua_State *L, const loop *here) {
-  if (here->engine->hooked)
+  if (here->engine->hooked || node_of(L)->instruction_limit)
     lua_sethook(L, interrupt_hook, LUA_MASKCOUNT, INTERRUPT_STEP);
   else
     lua_sethook(L, NULL, 0, 0);
@@ -95,10 +97,33 @@ static void hook_interrupt(lua_State *L, node *node) {
   if (first || insists) luaL_error(L, "interrupted");
 }
 
+/* A node that may use so many instructions and no more is at its end; where it was is told. */
+static void instructions_over(lua_State *L, node *node) {
+  char text[FAULT_TEXT];
+  snprintf(
+      text, sizeof text,
+      "it failed: more than %lld instructions without waiting (a bound of this sandboxed node)",
+      (long long)node->instruction_limit);
+  luaL_traceback(L, L, NULL, 0);
+  if (!node->end_text) node->end_trace = mem_format("%s\n%s", text + 11, lua_tostring(L, -1));
+  lua_pop(L, 1);
+  node_set_end(node, LP_RESOURCE_EXHAUSTED, text);
+  node->killed = true;
+  node_ready(node);
+}
+
+static void count_instructions(lua_State *L, node *node) {
+  if (lua_gethookcount(L) != INTERRUPT_STEP || node->killed) return;
+  node->instructions += INTERRUPT_STEP;
+  if (node->instructions > node->instruction_limit && lua_checkstack(L, 4))
+    instructions_over(L, node);
+}
+
 static void interrupt_hook(lua_State *L, lua_Debug *activation) {
   (void)activation;
   node *node = node_of(L);
   loop *here = node->loop;
+  if (node->instruction_limit) count_instructions(L, node);
   if (!node->killed) hook_rest(L, here);
   int reasons = atomic_exchange(&here->interrupt, 0);
   if (here->work_until && clock_now() >= here->work_until) reasons |= INTERRUPT_SLICE;

@@ -65,6 +65,7 @@ struct node {
   struct task *current;     /* being resumed now */
   struct task *interrupted; /* computes, and is to stop that: see node_interrupt */
   int64_t interrupted_at;   /* when it was told first; 0: not yet */
+  struct task *sliced_last; /* resumed last, and gave up its slice */
   struct task *sliced;      /* gave up its slice: nobody else of this node runs before it */
   int64_t timeslice;        /* ns after which its own tasks are preempted, too; 0: never */
   int64_t slice_began;
@@ -84,8 +85,10 @@ struct node {
   atomic_int state; /* node_state */
   atomic_bool stopping;
   atomic_size_t memory_bytes;
-  size_t memory_limit; /* 0: none */
-  bool starved;        /* it was met: to be collected when the node has nothing to do */
+  size_t memory_limit;       /* 0: none */
+  int64_t instruction_limit; /* of a task without waiting; the node is ended beyond. 0: none */
+  int64_t instructions;      /* of the task that runs, so far, in steps of INTERRUPT_STEP */
+  bool starved;              /* it was met: to be collected when the node has nothing to do */
 };
 
 /* The node a state belongs to; user coroutines included. */

@@ -176,6 +176,7 @@ static const char *task_last_words(task *task) {
 static void slice_over(node *node, task *task) {
   task->nargs = 0;
   task->state = TASK_READY;
+  node->sliced_last = task;
   if (node->timeslice && clock_now() - node->slice_began >= node->timeslice) {
     list_push(&node->ready, &task->link);
   } else {
@@ -225,6 +226,8 @@ void task_resume(task *task) {
     task_close(task, LP_DEADLINE_EXCEEDED, "deadline exceeded before the call began");
     return;
   }
+  if (node->sliced_last != task) node->instructions = 0;
+  node->sliced_last = NULL;
   node->current = task;
   node->mark = MARK_NONE;
   task->state = TASK_RUNNING;

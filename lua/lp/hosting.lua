@@ -7,6 +7,8 @@ local core = require "lp.core"
 local host = core.host
 local hosting = {}
 
+local SANDBOX_MEMORY = 64 << 20 -- bytes of a sandboxed node that has no memory_limit
+
 --- The name of the loop a node wants: nodes of one name share it, and nil leaves the choice
 -- to the engine. Nobody else can name the loop of a node that wants its own.
 local function loop_of(spec, key)
@@ -31,8 +33,9 @@ end
 -- @treturn int the engine's id of the node
 function hosting.start(spec, key, threads)
   spec.pid = host.pid()
-  return host.start(spec.name, key, core.pack(spec), loop_of(spec, key), threads,
-                    spec.options.memory_limit, spec.options.timeslice, terms_of(spec.options))
+  local memory = spec.options.memory_limit or spec.options.sandbox and SANDBOX_MEMORY
+  return host.start(spec.name, key, core.pack(spec), loop_of(spec, key), threads, memory,
+                    spec.options.timeslice, terms_of(spec.options))
 end
 
 return hosting

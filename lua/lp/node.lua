@@ -243,6 +243,39 @@ end
 
 local count = options.integer("a whole number, 1 or more", 1)
 
+local sandbox_libraries = {"coroutine", "io", "math", "os", "string", "table", "utf8"}
+
+--- An array of libraries that a sandbox knows.
+local function libraries(value)
+  local list, expected = names(value), "an array of " .. table.concat(sandbox_libraries, ", ")
+  for _, name in ipairs(list or {}) do
+    local known = false
+    for _, one in ipairs(sandbox_libraries) do known = known or one == name end
+    if not known then return nil, expected end
+  end
+  return list, expected
+end
+
+local sandbox_schema = {
+  libraries = libraries,
+  instructions = options.integer("a whole number of instructions, 0 (no bound) or more", 0),
+  pattern_steps = count,
+  string_bytes = bytes,
+}
+
+--- `true`, or a table; what is left out gets its default.
+local function sandbox(value)
+  if value == true then value = {} end
+  if type(value) ~= "table" then return nil, "true or a table of bounds" end
+  local ok, checked = pcall(options.check, "sandbox", sandbox_schema, value, 0)
+  if not ok then return nil, "a table of bounds (" .. checked .. ")" end
+  checked.libraries = checked.libraries or sandbox_libraries
+  checked.instructions = checked.instructions or 100000000
+  checked.pattern_steps = checked.pattern_steps or 1000000
+  checked.string_bytes = checked.string_bytes or 16 << 20
+  return checked
+end
+
 local function edge_calls(value)
   local most = count(value)
   if most and most <= 1 << 20 then return most end
@@ -250,6 +283,7 @@ local function edge_calls(value)
 end
 
 local schema = {
+  sandbox = sandbox,
   timeslice = options.number("a number of seconds, more than 0", 0, true),
   max_pending = count,
   max_pending_bytes = bytes,

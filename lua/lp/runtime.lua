@@ -45,9 +45,9 @@ end
 
 --- Constructor or function, arguments and, last, the classes that were registered.
 local function unpack_bundle(spec)
-  local values = table.pack(require("lp.unship").load(spec.bundle, {
-    restore = function(kind, data) return restore[kind](data) end,
-  }))
+  local how = spec.options.sandbox and require("lp.sandbox").enter(spec.options.sandbox) or {}
+  how.restore = function(kind, data) return restore[kind](data) end
+  local values = table.pack(require("lp.unship").load(spec.bundle, how))
   package.loaded["lp.unship"] = nil -- done with; a node keeps what it needs
   spec.bundle = nil
   for _, class in ipairs(values[values.n]) do register(class) end

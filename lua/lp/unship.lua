@@ -89,6 +89,7 @@ local function follow(reader, value, module)
     else
       value = type(value) == "table" and value[key] or nil
     end
+    if value == nil and reader.missing then return reader.missing(place) end
     if value == nil then error("there is no '" .. place .. "' in this node", 0) end
   end
   return value
@@ -96,6 +97,7 @@ end
 
 local function require_module(reader, name)
   local ok, module = pcall(reader.options.require or require, name)
+  if not ok and reader.missing then return reader.missing(name) end
   if not ok then
     error(("cannot load module '%s', which this node uses: %s"):format(name, tostring(module)), 0)
   end
@@ -135,11 +137,11 @@ local INSTRUCTIONS = {
   -- standard: library, path
   [byte "N"] = function(reader)
     local name = take(reader, "<s1")
-    local library = getmetatable("")
+    local library = reader.loaded and {} or getmetatable("")
     if name == "_G" then
       library = reader.globals
     elseif name ~= "" then
-      library = package.loaded[name]
+      library = (reader.loaded or package.loaded)[name] or reader.loaded and {}
     end
     add(reader, follow(reader, library, name))
   end,
@@ -160,7 +162,8 @@ local INSTRUCTIONS = {
     local target = object(reader)
     for _ = 1, take(reader, "<I4") do
       local key = read(reader)
-      rawset(target, key, read(reader))
+      local value = read(reader)
+      if not reader.is_missing or not reader.is_missing(value) then rawset(target, key, value) end
     end
   end,
   -- items from index 1: table, how many, values
@@ -218,7 +221,9 @@ end
 -- @tparam string bundle what `ship.pack` returned
 -- @tparam[opt] table options `restore(kind, data)` for values that were replaced
 --   when packed, `unpack_object(name, ...)` for registered objects, `globals`
---   (default _G), `require` (default the global one). May wait where these do.
+--   (default _G), `require` (default the global one), `loaded` (the standard libraries by name,
+--   default package.loaded), `missing(name)` gives what stands for a
+--   value that is not there, `is_missing(value)` knows it: it replaces nothing. May wait where these do.
 -- @return the values, in the order packed, nils included
 -- @raise a string: which module is missing, or that the bundle is damaged
 function unship.load(bundle, options)
@@ -226,6 +231,8 @@ function unship.load(bundle, options)
   local reader = {
     bundle = bundle, position = BODY, objects = {}, count = 0,
     options = options or {}, globals = options and options.globals or _G,
+    loaded = options and options.loaded, missing = options and options.missing,
+    is_missing = options and options.is_missing,
   }
   run(reader)
   local values, count = {}, take(reader, "<I4")
