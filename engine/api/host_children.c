@@ -110,13 +110,16 @@ static lp_status start_child(hosted_child *made, spawn_request *request, int out
   return made->child ? LP_OK : fault->status;
 }
 
-/* spawn(file, argv, envp, prefix, hue) -> pid. Its output is printed behind the prefix. */
+/* spawn(file, argv, envp, prefix, hue, working folder or nil) -> pid. Its output is printed behind
+ * the prefix. */
 static int host_spawn(lua_State *L) {
   host *host = host_of(L);
   const char *prefix = luaL_checkstring(L, 4);
   int hue = (int)luaL_checkinteger(L, 5), out[2];
-  spawn_request request = {
-      .file = luaL_checkstring(L, 1), .argv = string_array(L, 2), .envp = string_array(L, 3)};
+  spawn_request request = {.file = luaL_checkstring(L, 1),
+                           .argv = string_array(L, 2),
+                           .envp = string_array(L, 3),
+                           .folder = luaL_optstring(L, 6, NULL)};
   fault fault;
   hosted_child *made = mem_new(sizeof *made);
   if (!made) return failure_raise(L, LP_RESOURCE_EXHAUSTED, "no memory for a process");

@@ -18,6 +18,7 @@
 #include "base/fault_point.h"
 #include "process/descendants.h"
 #include "process/guard.h"
+#include "process/limits.h"
 #include "runtime/interrupt.h"
 
 /* The command's own, not the library's: its words, and the status it will exit with. */
@@ -186,6 +187,8 @@ static int run_command(void) {
 
 static int run_node_process(void) {
   fault fault;
+  if (limits_apply(getenv("LP_NODE_NICE"), getenv("LP_NODE_AFFINITY"), &fault) != LP_OK)
+    return complain(&fault);
   host_options options = {.service = {"lp.worker", "boot", "", 0},
                           .bare = true,
                           .signal_fd = command.signals[0],

@@ -63,7 +63,10 @@ local run_options = {
   {name = "--name", target = "name", value = "NAME", convert = by_rule(options.text),
    help = "Name of the run instead of the program's."},
   {name = "--set", target = "set", value = "LABEL.KEY=VALUE", convert = setting, many = true,
-   help = "Set an option for the nodes of a label; may be repeated."},
+   help = "Set a resource of a label's nodes or of one node: env.NAME, args.NAME, nice, affinity, folder, " ..
+          "memory_limit; may be repeated."},
+  {name = "--resources", target = "resources", value = "FILE", convert = by_rule(options.text),
+   help = "Resources by label, a file in JSON (its name ends in .json) or in Lua that returns a table."},
   {name = "--threads", target = "threads", value = "N",
    convert = by_rule(options.integer("a whole number, 1 or more", 1), tonumber),
    help = "Threads for nodes in one process (default 64); beyond that nodes share."},

@@ -10,6 +10,7 @@ local handle = require "lp.handle"
 local nodes = require "lp.node"
 local options = require "lp.options"
 local programs = require "lp.program"
+local resources = require "lp.resources"
 local ship = require "lp.ship"
 
 local launch = {
@@ -51,25 +52,6 @@ local schema = {
   log_level = options.one_of("debug", "info", "warning", "error"),
   resources = options.of_type("table", "a table of labels"),
 }
-
-local resource_schema = {
-  args = options.of_type("table", "a table of flags and their values"),
-  env = options.of_type("table", "a table of names and texts"),
-}
-
---- Resources by label, checked; every label must exist.
-local function check_resources(program, given, level)
-  local resources = {}
-  for label, wanted in pairs(given or {}) do
-    if not program.by_label[label] then
-      error(("lp.launch: resources: program %q has no label %s"):format(program.name,
-            options.describe(label)), level + 1)
-    end
-    resources[label] = options.check(("lp.launch: resources of %q"):format(label),
-                                     resource_schema, wanted, level + 1)
-  end
-  return resources
-end
 
 -- ---------------------------------------------------------------- packing
 
@@ -152,8 +134,11 @@ local function check_native(node)
   end
 end
 
-local function check_options(program)
+local function check_options(program, settings)
+  local in_processes = settings.launch_type:find "_mp$" ~= nil
   for _, node in ipairs(program:all_nodes()) do
+    local misplaced = resources.misplaced(node, settings.resources, in_processes)
+    if misplaced then return misplaced end
     local missing = check_native(node)
     if missing then return missing end
     for _, name in ipairs(not_yet) do
@@ -167,25 +152,13 @@ local function check_options(program)
   end
 end
 
---- Options of a node over those of the colocations it is in.
-local function settings_of(node)
-  local merged = {}
-  while node do
-    for name, value in pairs(node.settings) do
-      if merged[name] == nil then merged[name] = value end
-    end
-    node = node.colocation
-  end
-  return merged
-end
-
 --- The record of a node that the service and the node itself work from.
-local function describe(node, group_size, packing, classes, resources)
-  local own = settings_of(node)
+local function describe(node, group_size, packing, classes, given)
+  local own = resources.of(node, given)
   local record = {
     name = node.name, label = node.label, index = node.index, kind = node.kind, options = own,
     colocation = node.colocation and node.colocation.name, how = node.how, native = node.native,
-    args = resources.args or own.args, env = resources.env or own.env,
+    args = own.args, env = own.env,
   }
   if node.inner then return record end
   record.group_size, record.serves, record.run_enabled = group_size, node.serves, node.run_enabled
@@ -200,7 +173,7 @@ local function describe_all(program, run_id, settings)
   local list = {}
   for i, node in ipairs(program:all_nodes()) do
     local size = #program.by_label[node.label].nodes
-    list[i] = describe(node, size, packing, classes, settings.resources[node.label] or {})
+    list[i] = describe(node, size, packing, classes, settings.resources)
   end
   return list
 end
@@ -396,6 +369,7 @@ local function merge(given)
   local settings = {}
   for name, value in pairs(launch.defaults) do settings[name] = value end
   for name, value in pairs(given) do settings[name] = value end
+  settings.resources = resources.merge(launch.defaults.resources, given.resources)
   return settings
 end
 
@@ -429,11 +403,11 @@ function launch.launch(program, given)
   local settings = merge(options.check("lp.launch", schema, given or {}, 2))
   if launch.intercept then return launch.intercept(program) end
   local _, mistake = program:check()
-  mistake = mistake or check_options(program)
-  if mistake then error("lp.launch: " .. mistake, 2) end
-  settings.resources = check_resources(program, settings.resources, 2)
-  settings.name = settings.name or program.name
   settings.launch_type = settings.launch_type or "local_mt"
+  settings.resources = resources.check(program, settings.resources, 2)
+  mistake = mistake or check_options(program, settings)
+  if mistake then error("lp.launch: " .. mistake, 2) end
+  settings.name = settings.name or program.name
   local run_id = service():new_run(settings.name)
   bind_addresses(program)
   local packed, list = pcall(describe_all, program, run_id, settings)

@@ -114,20 +114,19 @@ local function wait_for_all(runs)
   return outcomes
 end
 
-local function apply_settings(list)
-  local resources = {}
-  for _, setting in ipairs(list) do
-    local field, rest = setting.key:match("^(%a+)%.(.+)$")
-    if field ~= "env" and field ~= "args" then
-      complain(("--set %s.%s: unknown key (known: env.NAME, args.NAME)"):format(setting.label, setting.key))
-      leave(2)
-    end
-    local label = resources[setting.label] or {}
-    resources[setting.label] = label
-    label[field] = label[field] or {}
-    label[field][rest] = setting.value
+--- Resources of the command line: those of --set over those of --resources.
+local function given_resources(parsed)
+  local resources = require "lp.resources"
+  local set, from_file, mistake
+  if parsed.options.resources then
+    from_file, mistake = resources.from_file(parsed.options.resources)
   end
-  return next(resources) and resources or nil
+  if not mistake then set, mistake = resources.from_settings(parsed.options.set) end
+  if mistake then
+    complain(mistake)
+    leave(2)
+  end
+  return resources.merge(from_file, set)
 end
 
 local function take_flags()
@@ -160,7 +159,7 @@ function commands.run(parsed)
   for _, name in ipairs {"launch_type", "notice", "name", "threads", "spin", "seed", "log_level"} do
     defaults[name] = parsed.options[name]
   end
-  defaults.resources = apply_settings(parsed.options.set)
+  defaults.resources = given_resources(parsed)
   launch.baseline, launch.script = require("lp.ship").snapshot(), parsed.script
   take_flags()
   start_program(parsed)

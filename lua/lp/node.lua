@@ -8,6 +8,7 @@ local address = require "lp.address"
 local construct = require "lp.construct"
 local handle = require "lp.handle"
 local options = require "lp.options"
+local resources = require "lp.resources"
 
 local nodes = {}
 
@@ -165,21 +166,6 @@ end
 
 -- ---------------------------------------------------------------- options
 
-local units = {[""] = 1, K = 1 << 10, M = 1 << 20, G = 1 << 30, T = 1 << 40}
-
---- Bytes: a whole number, or a text with a unit of 1024: "256M", "1.5G".
-local function bytes(value)
-  local expected = 'a number of bytes or a text such as "256M"'
-  if type(value) == "string" then
-    local number, unit = value:match("^%s*(%d+%.?%d*)%s*([KMGT]?)i?B?%s*$")
-    value = number and tonumber(number) * units[unit]
-    value = value and math.floor(value)
-  end
-  local whole = math.type(value) and math.tointeger(value)
-  if whole and whole > 0 then return whole end
-  return nil, expected
-end
-
 --- An array of texts that are not empty.
 local function names(value)
   local expected = "an array of names"
@@ -191,33 +177,6 @@ local function names(value)
   end
   if #copy ~= #value then return nil, expected end
   return copy
-end
-
---- Variables of the environment; numbers and booleans are written as text.
-local function environment(value)
-  local expected = "a table of names and texts"
-  if type(value) ~= "table" then return nil, expected end
-  local copy = {}
-  for name, text in next, value do
-    local kind = type(text)
-    if type(name) ~= "string" or not name:find("^[^=%z]+$") or
-       kind ~= "string" and kind ~= "number" and kind ~= "boolean" then
-      return nil, expected
-    end
-    copy[name] = tostring(text)
-    if copy[name]:find("%z") then return nil, expected end
-  end
-  return copy
-end
-
---- Values of flags, laid over those of the program.
-local function arguments(value)
-  local expected = "a table of flags and their values"
-  if type(value) ~= "table" then return nil, expected end
-  for name in next, value do
-    if type(name) ~= "string" then return nil, expected end
-  end
-  return value
 end
 
 local restart_schema = {
@@ -282,6 +241,8 @@ local function edge_calls(value)
   return nil, "a whole number from 1 to 1048576"
 end
 
+local bytes = resources.rules.memory_limit
+
 local schema = {
   sandbox = sandbox,
   timeslice = options.number("a number of seconds, more than 0", 0, true),
@@ -292,7 +253,6 @@ local schema = {
   edge_bytes = bytes,
   answer_bytes = bytes,
   on_full = options.one_of("wait", "fail"),
-  memory_limit = bytes,
   on_failure = options.one_of("stop", "restart", "ignore"),
   restart = restart,
   priority_methods = names,
@@ -300,11 +260,10 @@ local schema = {
   listen = listen,
   token = options.text,
   insecure = options.boolean,
-  env = environment,
-  args = arguments,
   gc = options.one_of("incremental", "generational"),
   loop = options.text,
 }
+for name, rule in pairs(resources.rules) do schema[name] = rule end
 
 --- Sets options; those of earlier calls stay unless named again. docs list them all.
 -- @tparam table given name -> value; unknown names and wrong types are refused

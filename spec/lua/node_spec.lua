@@ -104,7 +104,7 @@ describe("node:options", function()
   end)
 
   it("refuses unknown names and wrong types", function()
-    refused({max_pendign = 1}, 'unknown option "max_pendign" (known: answer_bytes, args, ')
+    refused({max_pendign = 1}, 'unknown option "max_pendign" (known: affinity, answer_bytes, args, ')
     refused({[1] = "x"}, "unknown option 1")
     refused({timeslice = 0}, "timeslice must be a number of seconds, more than 0, got 0")
     refused({timeslice = 0 / 0}, "timeslice must be")

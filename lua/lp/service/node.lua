@@ -67,7 +67,8 @@ end
 
 --- Called by the placement: the node has its package.
 function Node:started()
-  local restartable = self.policy.on_failure == "restart"
+  local retrying = Unit.retrying(self.unit)
+  local restartable = self.policy.on_failure == "restart" or retrying and retrying.retries > 0
   if not restartable and #(self.record.bundle or "") > KEPT_PACKAGE then self.record.bundle = nil end
   if self.state ~= "starting" then return end
   set_state(self, "running")

@@ -44,15 +44,17 @@ local function launch(home)
   local self = setmetatable({run = home.run, home = home, nodes = {}, token = new_token(),
                              shared = home.nodes ~= nil}, Process)
   local command = host.command()
-  local env = {}
+  local options, env = home.record.options, {}
   for name, value in pairs(home.record.env or {}) do env[name] = value end
+  env.LP_NODE_NICE = options.nice
+  env.LP_NODE_AFFINITY = options.affinity and table.concat(options.affinity, ",")
   if Unit.retrying(home.parent or home.unit) then
     self.tmpdir = host.tmpdir()
     env.TMPDIR, env.LP_NODE_TMPDIR = self.tmpdir, self.tmpdir
   end
   local ok, pid = pcall(host.spawn, command, {command, "--node"},
                         environment(home.run, env, self.token), ("[%s] "):format(home.name),
-                        home.hue or 0)
+                        home.hue or 0, options.folder)
   if not ok then
     self:clear()
     error(rawget(pid, "message"), 0)
