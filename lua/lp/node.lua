@@ -10,6 +10,8 @@ local handle = require "lp.handle"
 local options = require "lp.options"
 local resources = require "lp.resources"
 
+local bytes = resources.rules.memory_limit
+
 local nodes = {}
 
 local Node = {__name = "lp.Node"}
@@ -240,8 +242,6 @@ local function edge_calls(value)
   if most and most <= 1 << 20 then return most end
   return nil, "a whole number from 1 to 1048576"
 end
-
-local bytes = resources.rules.memory_limit
 
 local schema = {
   sandbox = sandbox,
