@@ -88,7 +88,7 @@ static bool is_hasty(lua_State *L) {
 }
 
 /* Takes the credit of a call of `bytes`. */
-static void charge(peer *peer, pending *call, size_t bytes) {
+static inline void charge(peer *peer, pending *call, size_t bytes) {
   peer->window--;
   peer->window_bytes -= (int64_t)bytes;
   if (call) call->bytes = bytes;
@@ -107,6 +107,24 @@ static lp_status keep_written(lua_State *L, peer *peer, pending *call, buffer *o
   return LP_OK;
 }
 
+/* The same as write_call for a request without a time that has a few scalars for arguments.
+ * False: nothing was written. */
+static inline bool write_small(lua_State *L, peer *peer, pending *call, const outgoing *what) {
+  size_t length;
+  const char *method = lua_tolstring(L, what->method, &length);
+  if (what->due != CLOCK_NEVER || length > FRAME_SMALL_METHOD) return false;
+  buffer *out = peer_small_begin(peer, FRAME_SMALL_ROOM);
+  if (!out) return false;
+  uint8_t *start = out->data + out->length;
+  uint8_t *body = frame_small_request(start, call->id, method, length);
+  uint8_t *end = codec_put_small(L, what->first, lua_gettop(L) - what->first + 1, &peer->rpc->codec,
+                                 body, out->data + out->capacity);
+  if (!end) return false;
+  charge(peer, call, (size_t)(end - start));
+  peer_small_end(peer, out, end);
+  return true;
+}
+
 /* Writes the call on the stack, a notification when `call` is NULL, and takes its credit. */
 static lp_status write_call(lua_State *L, peer *peer, pending *call, const outgoing *what,
                             fault *fault) {
@@ -119,12 +137,6 @@ static lp_status write_call(lua_State *L, peer *peer, pending *call, const outgo
   bool begun = call ? frame_begin_request(out, true, call->id, method, length, timed, &at)
                     : frame_begin_notify(out, true, method, length, false, &at);
   int count = lua_gettop(L) - what->first + 1;
-  if (begun && !timed && codec_write_small(L, what->first, count, &peer->rpc->codec, out)) {
-    if (peer->state != PEER_OPEN) return keep_written(L, peer, call, out, start, fault);
-    charge(peer, call, out->length - start);
-    peer_write_sent(peer, out, start);
-    return LP_OK;
-  }
   lp_status status =
       begun ? codec_write(L, what->first, count, "argument", &peer->rpc->codec, out, fault)
             : fault_set(fault, LP_RESOURCE_EXHAUSTED, "no memory for a call");
@@ -141,14 +153,15 @@ static lp_status write_call(lua_State *L, peer *peer, pending *call, const outgo
 }
 
 /* Sends the call on the stack; NULL with fault when it cannot be written. */
-static pending *send_request(lua_State *L, peer *peer, const outgoing *what, fault *fault) {
+static inline pending *send_request(lua_State *L, peer *peer, const outgoing *what, fault *fault) {
   pending *made = pending_new(peer);
   if (!made) {
     fault_set(fault, LP_RESOURCE_EXHAUSTED, "no memory for a call");
     return NULL;
   }
   made->waits = !is_hasty(L);
-  if (write_call(L, peer, made, what, fault) == LP_OK) return made;
+  if (write_small(L, peer, made, what) || write_call(L, peer, made, what, fault) == LP_OK)
+    return made;
   pending_free(made);
   return NULL;
 }
@@ -168,7 +181,7 @@ static int raise_deadline(lua_State *L, int method) {
 }
 
 /* `sent` is the stack's height when the call went out; results lie above. */
-static int call_end_of(lua_State *L, int sent, int method) {
+static inline int call_end_of(lua_State *L, int sent, int method) {
   task *task = node_of(L)->current;
   bool failed = task->failed;
   task->failed = false;
@@ -187,7 +200,7 @@ static int method_end(lua_State *L, int status, lua_KContext sent) {
   return call_end_of(L, (int)sent, lua_upvalueindex(1));
 }
 
-static int call_wait(lua_State *L, peer *peer, const outgoing *what, lua_KFunction end) {
+static inline int call_wait(lua_State *L, peer *peer, const outgoing *what, lua_KFunction end) {
   fault fault;
   task *task = task_before_wait(L);
   pending *sent = send_request(L, peer, what, &fault);

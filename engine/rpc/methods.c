@@ -167,28 +167,16 @@ bool methods_find(lua_State *L, rpc *rpc, const char *method, size_t length) {
   return found;
 }
 
-/* Keeps the `values` on top for the next call of this name. */
-static void keep_found(lua_State *L, rpc *rpc, const char *method, size_t length, int values) {
+bool methods_keep(lua_State *L, rpc *rpc, const char *method, size_t length, int values) {
   methods_found *found = &rpc->found;
-  if (length >= sizeof found->name || values > 2) return;
+  if (length >= sizeof found->name || values > 2) return false;
   for (int i = 0; i < values; i++) lua_copy(L, i - values, METHODS_FOUND + i);
   memcpy(found->name, method, length);
   found->name[length] = 0;
   found->length = length;
   found->values = values;
-}
-
-int methods_find_again(lua_State *L, rpc *rpc, const char *method, size_t length) {
-  const methods_found *found = &rpc->found;
-  if (found->values && found->length == length && !memcmp(found->name, method, length)) {
-    for (int i = 0; i < found->values; i++) lua_pushvalue(L, METHODS_FOUND + i);
-    return found->values;
-  }
-  int top = lua_gettop(L);
-  if (!methods_find(L, rpc, method, length)) return 0;
-  int values = lua_gettop(L) - top;
-  if (found->usable) keep_found(L, rpc, method, length, values);
-  return values;
+  found->wide = false;
+  return true;
 }
 
 /* Adds the names of functions in the table on top to the set at `set`. */

@@ -14,6 +14,7 @@
 #include "rpc/peer_faults.h"
 #include "rpc/pending.h"
 #include "rpc/server.h"
+#include "rpc/server_small.h"
 #include "runtime/engine.h"
 #include "runtime/failure.h"
 
@@ -316,6 +317,9 @@ typedef struct arrival {
 
 static bool take_frame(arrival *arrival, const frame *frame, size_t length) {
   peer *peer = arrival->peer;
+  if (frame->kind == FRAME_REQUEST && peer->state == PEER_OPEN &&
+      server_small(arrival->L, peer, frame))
+    return true;
   if (peer->state == PEER_HELLO) {
     arrival->status = hello_answered(peer, frame, &arrival->fault);
   } else if (frame->kind == FRAME_RESPONSE) {
@@ -333,7 +337,9 @@ static bool take_frame(arrival *arrival, const frame *frame, size_t length) {
 static bool on_frame(void *owner, const uint8_t *data, size_t length) {
   arrival *arrival = owner;
   frame frame;
-  arrival->status = frame_open(data, length, &frame, &arrival->fault);
+  /* A native body is given only what is well-formed. */
+  arrival->status = arrival->peer->rpc->native ? frame_parse(data, length, &frame, &arrival->fault)
+                                               : frame_open(data, length, &frame, &arrival->fault);
   if (arrival->status != LP_OK) return false;
   fault_kind injected = peer_fault(arrival->peer, &frame, data, length);
   if (injected == INJECT_DROP || injected == INJECT_DELAY) return true;
@@ -385,7 +391,8 @@ static int take_frames(lua_State *L) {
   arrival *arrival = lua_touserdata(L, 1);
   arrival->L = L;
   lua_settop(L, METHODS_FOUND + 1);
-  arrival->peer->rpc->found.usable = !arrival->peer->rpc->node->memory_limit;
+  rpc *rpc = arrival->peer->rpc;
+  rpc->found.usable = !rpc->node->memory_limit && !rpc->native;
   frame_splitter *splitter = &arrival->peer->splitter;
   if (!arrival->stored && !take_whole(arrival, splitter)) return 0;
   lp_status status = arrival->stored ? frame_split_stored(splitter, arrival->length, on_frame,

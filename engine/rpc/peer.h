@@ -7,7 +7,7 @@
 #include "base/fault_point.h"
 #include "net/link.h"
 #include "rpc/rpc.h"
-#include "wire/frame.h"
+#include "wire/frame_small.h"
 
 typedef struct peer peer;
 typedef struct pending pending;
@@ -131,8 +131,19 @@ void peer_break(peer *peer);
  * that calls). peer_write_end or peer_write_undo follows. */
 buffer *peer_write_begin(peer *peer, size_t *start);
 void peer_write_end(peer *peer, size_t start);
-/* The same when no code of the node's has run since peer_write_begin gave `out`. */
-void peer_write_sent(peer *peer, buffer *out, size_t start);
 void peer_write_undo(peer *peer, size_t start);
+
+/* The short way on an open link to another engine: the buffer with room for `bytes` more, to be
+ * written by frame_small.h up to `end` before anything else happens. NULL: take the long one. */
+static inline buffer *peer_small_begin(peer *peer, size_t bytes) {
+  if (peer->frame_start || peer->foreign || peer->state != PEER_OPEN) return NULL;
+  buffer *out = link_out(&peer->wire);
+  return out && buffer_reserve(out, bytes) ? out : NULL;
+}
+static inline void peer_small_end(peer *peer, buffer *out, const uint8_t *end) {
+  frame_small_end(out->data + out->length, end);
+  out->length = (size_t)(end - out->data);
+  loop_dirty(peer->rpc->node->loop, &peer->flushable);
+}
 
 #endif

@@ -24,6 +24,7 @@ enum { RPC_STANDARD = 10 };
 enum { METHODS_FOUND = 2 };
 typedef struct methods_found {
   bool usable; /* such a protected call is at work */
+  bool wide;   /* its arguments were more than a few scalars */
   int values;  /* on the stack; 0: nothing was looked up */
   size_t length;
   char name[40];

@@ -14,8 +14,8 @@
 #include "rpc/remote.h"
 #include "rpc/reply.h"
 #include "rpc/server.h"
+#include "rpc/server_small.h"
 #include "runtime/failure.h"
-#include "wire/codec_small.h"
 
 /* A request that came before the node served. */
 typedef struct held {
@@ -86,22 +86,6 @@ static bool answers_pile_up(lua_State *L, const peer *peer, fault *fault) {
             peer->rpc->node->name);
   rpc_met(L, BOUND_ANSWERS, fault->text);
   return true;
-}
-
-/* As server_answer for a few scalars to another engine. False: that one has to be asked. */
-static bool answer_small(lua_State *L, call *call, int first) {
-  peer *peer = call->peer;
-  size_t start, at;
-  if (peer->foreign || link_queued(&peer->wire) > peer->rpc->max_answer_bytes) return false;
-  buffer *out = peer_write_begin(peer, &start);
-  if (!out) return false;
-  if (frame_begin_response(out, true, call->id, false, &at) &&
-      codec_write_small(L, first, lua_gettop(L) - first + 1, &peer->rpc->codec, out)) {
-    peer_write_sent(peer, out, start);
-    return true;
-  }
-  peer_write_undo(peer, start);
-  return false;
 }
 
 lp_status server_answer(lua_State *L, call *call, int first, fault *fault) {
@@ -187,7 +171,7 @@ static void call_done(lua_State *L, task *task, bool ok, int first) {
   fault fault;
   /* What nearly every call comes to. */
   if (ok && !call->reply && task->cancelled == LP_OK && server_can_answer(call) &&
-      answer_small(L, call, first)) {
+      server_small_answer(L, call, first)) {
     call_left(task, call, false);
     return;
   }
@@ -225,11 +209,11 @@ static void call_lost(task *task, lp_status status, const char *text) {
   call_left(task, call, false);
 }
 
-static const task_kind call_kind = {.done = call_done, .lost = call_lost, .is_call = true};
+const task_kind server_call_kind = {.done = call_done, .lost = call_lost, .is_call = true};
 
 call *server_call(lua_State *L) {
   task *task = node_of(L)->current;
-  return task && task->kind == &call_kind ? task->context : NULL;
+  return task && task->kind == &server_call_kind ? task->context : NULL;
 }
 
 peer *server_caller(lua_State *L) {
@@ -272,7 +256,7 @@ static void cancel_handlers(peer *peer, const uint32_t *id, const char *text) {
   node *node = peer->rpc->node;
   for (int i = 0; i < node->task_slots; i++) {
     task *task = node->tasks[i];
-    if (!task || task->state == TASK_IDLE || task->kind != &call_kind) continue;
+    if (!task || task->state == TASK_IDLE || task->kind != &server_call_kind) continue;
     call *call = task->context;
     if (!call || call->peer != peer || call->notify || (id && call->id != *id) ||
         call->session != peer->session)
@@ -316,7 +300,7 @@ static void call_expired(timer *fired) {
   task_close(late->task, LP_DEADLINE_EXCEEDED, "deadline exceeded before the call began");
 }
 
-static call *call_new(peer *peer, const frame *frame) {
+call *server_call_new(peer *peer, const frame *frame) {
   rpc *rpc = peer->rpc;
   call *made = rpc->free_calls;
   if (made) {
@@ -343,7 +327,7 @@ static call *call_new(peer *peer, const frame *frame) {
 }
 
 call *server_begin(peer *peer, const frame *frame, int64_t due) {
-  call *made = call_new(peer, frame);
+  call *made = server_call_new(peer, frame);
   if (!made) return NULL;
   list_push(&peer->rpc->deferred, &made->link);
   if (due != CLOCK_NEVER) timer_start(&peer->rpc->node->loop->timers, &made->deadline, due);
@@ -393,8 +377,7 @@ void server_tell_held(rpc *rpc, const char *list) {
       hello_held(each->peer, each->frame.id, list);
 }
 
-/* The `nargs` arguments of the call are on its task, behind the function. */
-static void begin_call(task *task, call *call, int nargs, int64_t due) {
+void server_run(task *task, call *call, int nargs, int64_t due) {
   task->context = call;
   call->task = task;
   task->deadline = due;
@@ -407,33 +390,13 @@ static void begin_call(task *task, call *call, int nargs, int64_t due) {
  * arguments. The call is made last, when nothing can raise any more. False: memory is out. */
 static bool start_call(lua_State *L, peer *peer, const frame *frame, int first, int64_t due) {
   int values = lua_gettop(L) - first + 1;
-  task *task = task_new(L, &call_kind, NULL);
-  if (!lua_checkstack(task->co, values + 1) || !(task->context = call_new(peer, frame))) {
+  task *task = task_new(L, &server_call_kind, NULL);
+  if (!lua_checkstack(task->co, values + 1) || !(task->context = server_call_new(peer, frame))) {
     task_discard(task);
     return false;
   }
   lua_xmove(L, task->co, values);
-  begin_call(task, task->context, values - 1, due);
-  return true;
-}
-
-/* The same in one piece for arguments that are a few scalars, which are decoded where the task
- * wants them. The `values` on top of the main state (function, self) are popped. False: nothing
- * has happened. (When memory is out the task is given back by server_give_up.) */
-static bool start_small(lua_State *L, peer *peer, const frame *frame, int values, int64_t due) {
-  rpc *rpc = peer->rpc;
-  task *task = rpc->preparing = task_new(L, &call_kind, NULL);
-  lua_xmove(L, task->co, values);
-  int count = codec_read_small(task->co, frame->body, frame->body_length, &rpc->codec);
-  call *call = count < 0 ? NULL : call_new(peer, frame);
-  rpc->preparing = NULL;
-  if (!call) {
-    lua_pop(task->co, count < 0 ? 0 : count);
-    lua_xmove(task->co, L, values);
-    task_discard(task);
-    return false;
-  }
-  begin_call(task, call, values + count - 1, due);
+  server_run(task, task->context, values - 1, due);
   return true;
 }
 
@@ -455,14 +418,12 @@ static void dispatch_plain(lua_State *L, peer *peer, const frame *frame, int64_t
   rpc *rpc = peer->rpc;
   int first = lua_gettop(L) + 1;
   bool reserved = control_wants(peer, frame);
-  int values = 0;
   if (reserved) {
     control_find(L, frame);
-  } else if (!(values = methods_find_again(L, rpc, frame->method, frame->method_length))) {
+  } else if (!methods_find(L, rpc, frame->method, frame->method_length)) {
     refuse_unknown(L, peer, frame);
     return;
   }
-  if (!reserved && rpc->found.usable && start_small(L, peer, frame, values, due)) return;
   int count;
   fault fault;
   codec codec, *rules = &rpc->codec;

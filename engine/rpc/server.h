@@ -23,6 +23,11 @@ typedef struct call {
 
 /* A request or notification came; in node_enter. `frame` points into the link's bytes. */
 void server_request(lua_State *L, peer *peer, const frame *frame);
+/* For server_small.h: the record of the call in `frame`, NULL: memory is out; begins the call
+ * whose function and `nargs` arguments are on its task. */
+extern const task_kind server_call_kind;
+call *server_call_new(peer *peer, const frame *frame);
+void server_run(task *task, call *call, int nargs, int64_t due);
 /* Memory was out in the middle of server_request: what it had begun is given back. */
 void server_give_up(rpc *rpc);
 /* The caller of the request `id` gave up. */

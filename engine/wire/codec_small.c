@@ -68,26 +68,22 @@ static inline uint8_t *put_number(uint8_t *at, lua_State *L, int index) {
   return token_put_double(at, lua_tonumber(L, index));
 }
 
-bool codec_write_small(lua_State *L, int first, int count, const codec *rules, buffer *out) {
-  if (count > CODEC_SMALL || !buffer_reserve(out, 1 + reserved(count))) return false;
-  uint8_t *at = out->data + out->length;
-  const uint8_t *stop = out->data + out->capacity;
-  at = token_put_array(at, (uint32_t)count);
-  for (int i = 0; i < count; i++) {
-    int index = first + i;
-    switch (lua_type(L, index)) {
+uint8_t *codec_put_small(lua_State *L, int first, int count, const codec *rules, uint8_t *begin,
+                         const uint8_t *stop) {
+  if (count > CODEC_SMALL || 1 + reserved(count) > (size_t)(stop - begin)) return NULL;
+  uint8_t *at = token_put_array(begin, (uint32_t)count);
+  for (int rest = count - 1; rest >= 0; rest--, first++) {
+    switch (lua_type(L, first)) {
       case LUA_TSTRING:
-        if (!(at = put_string(at, stop, L, index, count - i - 1))) return false;
+        if (!(at = put_string(at, stop, L, first, rest))) return NULL;
         break;
-      case LUA_TNUMBER: at = put_number(at, L, index); break;
-      case LUA_TBOOLEAN: at = token_put_boolean(at, lua_toboolean(L, index)); break;
+      case LUA_TNUMBER: at = put_number(at, L, first); break;
+      case LUA_TBOOLEAN: at = token_put_boolean(at, lua_toboolean(L, first)); break;
       case LUA_TNIL: at = token_put_nil(at); break;
-      default: return false;
+      default: return NULL;
     }
   }
-  if ((size_t)(at - out->data) - out->length > rules->limits.message_bytes) return false;
-  out->length = (size_t)(at - out->data);
-  return true;
+  return (size_t)(at - begin) <= rules->limits.message_bytes ? at : NULL;
 }
 
 /* ---- reading ---------------------------------------------------------------- */

@@ -8,9 +8,11 @@
 /* Both take for granted that limits.values is CODEC_SMALL at least and limits.decoded_bytes
  * 1 MiB, and that nobody but the codec was given lower ones. */
 
-/* As codec_write. False: nothing was appended, and codec_write has to be asked. Never raises. */
+/* As codec_write, into the room from `at` to `stop`. Where the message ends; NULL: too little room
+ * or no small message, and codec_write has to be asked. Never raises. */
 enum { CODEC_SMALL = 15 };
-bool codec_write_small(lua_State *L, int first, int count, const codec *codec, buffer *out);
+uint8_t *codec_put_small(lua_State *L, int first, int count, const codec *codec, uint8_t *at,
+                         const uint8_t *stop);
 
 /* As codec_read; how many values were pushed. -1: none, and codec_read has to be asked. Uses
  * CODEC_SMALL places of the stack at most; raises when memory is out, runs no Lua. */
