@@ -582,7 +582,7 @@ node *core_node(loop *loop, const node_request *request, fault *fault) {
   if (!made) return NULL;
   made->timeslice = request->timeslice;
   terms terms = request->terms.calls ? request->terms : TERMS_DEFAULT;
-  if (request->id) made->id = request->id;
+  if (request->id) node_set_id(made, request->id);
   lp_status status = LP_OK;
   if (!request->id)
     status = engine_add(loop->engine, request->key, loop->box, made->id, terms, NULL);

@@ -268,6 +268,7 @@ static void host_dispose(host *host) {
   printer_free(host->printer, 1000);
   loop_free(host->engine.service);
   engine_fini(&host->engine);
+  hash_fini(&host->nodes_by_id);
   mem_free(host);
 }
 

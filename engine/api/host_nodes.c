@@ -13,32 +13,40 @@
 #include "runtime/interrupt.h"
 
 typedef struct hosted_node {
-  list link; /* host->nodes */
+  list link;       /* host->nodes */
+  hash_link by_id; /* host->nodes_by_id */
   uint64_t id;
   hosted_loop *at;
   bool adopted; /* made by host_adopt */
 } hosted_node;
 
 static hosted_node *find_node(host *host, uint64_t id) {
-  for (list *each = host->nodes.next; each != &host->nodes; each = each->next) {
-    hosted_node *hosted = list_entry(each, hosted_node, link);
-    if (hosted->id == id) return hosted;
-  }
-  return NULL;
+  hash_link *link = hash_find(&host->nodes_by_id, id);
+  return link ? list_entry(link, hosted_node, by_id) : NULL;
+}
+
+static void enter_node(host *host, hosted_node *hosted) {
+  list_push(&host->nodes, &hosted->link);
+  hash_put(&host->nodes_by_id, &hosted->by_id, hosted->id);
+  hosted->at->nodes++;
+}
+
+static void leave_node(host *host, hosted_node *hosted) {
+  list_remove(&hosted->link);
+  hash_remove(&host->nodes_by_id, &hosted->by_id);
+  hosted->at->nodes--;
 }
 
 /* Ends a loop of ours that has no node. */
 static void loop_release(host *host, hosted_loop *hosted) {
-  for (list *each = host->nodes.next; each != &host->nodes; each = each->next)
-    if (list_entry(each, hosted_node, link)->at == hosted) return;
-  if (!hosted->foreign) host_loop_drop(host, hosted);
+  if (!hosted->nodes && !hosted->foreign) host_loop_drop(host, hosted);
 }
 
 void host_node_ended(host *host, uint64_t id) {
   hosted_node *hosted = find_node(host, id);
   if (!hosted || hosted->adopted) return;
   hosted_loop *at = hosted->at;
-  list_remove(&hosted->link);
+  leave_node(host, hosted);
   mem_free(hosted);
   loop_release(host, at);
   atomic_fetch_sub(&host->live_nodes, 1);
@@ -129,13 +137,13 @@ static birth *birth_new(lua_State *L, host *host) {
 static lp_status host_place(host *host, hosted_loop *at, birth *born, hosted_node *hosted) {
   uint64_t id = born->id;
   *hosted = (hosted_node){.id = id, .at = at};
-  list_push(&host->nodes, &hosted->link);
+  enter_node(host, hosted);
   atomic_fetch_add(&host->live_nodes, 1);
   atomic_fetch_add(&at->loop->node_count, 1);
   lp_status status =
       engine_add(&host->engine, born->key, at->loop->box, id, born->terms, &born->message);
   if (status == LP_OK) return LP_OK;
-  list_remove(&hosted->link);
+  leave_node(host, hosted);
   atomic_fetch_sub(&host->live_nodes, 1);
   atomic_fetch_sub(&at->loop->node_count, 1);
   return status;
@@ -313,7 +321,7 @@ bool host_adopt(host *host, loop *loop, uint64_t id) {
   *at = (hosted_loop){.loop = loop, .foreign = true};
   *hosted = (hosted_node){.id = id, .at = at, .adopted = true};
   list_push(&host->loops, &at->link);
-  list_push(&host->nodes, &hosted->link);
+  enter_node(host, hosted);
   atomic_fetch_add(&host->live_nodes, 1);
   atomic_fetch_add(&loop->node_count, 1);
   return true;
@@ -334,7 +342,7 @@ static void forgetting_run(message *carried, void *at) {
     next = each->next;
     hosted_node *hosted = list_entry(each, hosted_node, link);
     if (!hosted->adopted) continue;
-    list_remove(&hosted->link);
+    leave_node(host, hosted);
     host_loop_drop(host, hosted->at);
     mem_free(hosted);
     atomic_fetch_sub(&host->live_nodes, 1);

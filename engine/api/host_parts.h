@@ -15,6 +15,7 @@
 typedef struct hosted_loop {
   list link; /* host->loops */
   loop *loop;
+  int nodes;     /* of host->nodes that live there */
   bool shared;   /* by name, or because there are more nodes than threads */
   bool foreign;  /* the main thread's: not ours to end */
   uint64_t seen; /* resumes at the last tick */
@@ -27,6 +28,7 @@ struct host {
   host_options options;
   size_t held_back; /* bytes counted as queued although the printer has them */
   list loops, nodes, children, rundirs;
+  hash nodes_by_id;
   int shared_loops;
   int events;    /* registry reference of the service's handler */
   timer partial; /* prints partial lines of children */

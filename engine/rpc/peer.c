@@ -56,6 +56,7 @@ peer *peer_new(rpc *rpc, const char *target, const char *name) {
     return NULL;
   }
   list_push(&rpc->peers, &made->link);
+  if (target) hash_put(&rpc->by_target, &made->by_target, hash_text(target));
   return made;
 }
 
@@ -69,6 +70,7 @@ void peer_unref(peer *peer) {
   peer->references = 2; /* of a node that dies: `connecting` has one itself */
   connecting_end(peer);
   list_remove(&peer->link);
+  hash_remove(&peer->rpc->by_target, &peer->by_target);
   list_remove(&peer->flushable.link);
   peer_faults_forget(peer);
   link_close(&peer->wire);
@@ -82,9 +84,10 @@ void peer_unref(peer *peer) {
 }
 
 peer *peer_get(rpc *rpc, const char *target, const char *name) {
-  for (list *each = rpc->peers.next; each != &rpc->peers; each = each->next) {
-    peer *known = list_entry(each, peer, link);
-    if (known->target && strcmp(known->target, target) == 0) return peer_ref(known);
+  hash_link *link = hash_find(&rpc->by_target, hash_text(target));
+  for (; link; link = hash_again(link)) {
+    peer *known = list_entry(link, peer, by_target);
+    if (strcmp(known->target, target) == 0) return peer_ref(known);
   }
   return peer_new(rpc, target, name);
 }

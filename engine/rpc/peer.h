@@ -30,7 +30,8 @@ typedef enum peer_trouble {
 } peer_trouble;
 
 struct peer {
-  list link; /* rpc->peers */
+  list link;           /* rpc->peers */
+  hash_link by_target; /* rpc->by_target, when it has one */
   rpc *rpc;
   int references;
   peer_state state;

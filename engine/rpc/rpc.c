@@ -344,6 +344,7 @@ static void rpc_on_free(node *node) {
     next = each->next;
     mem_free(each);
   }
+  hash_fini(&rpc->by_target);
   mem_free(rpc->codec.strings);
   mem_free(rpc->circle);
   mem_free(rpc);

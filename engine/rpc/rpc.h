@@ -46,6 +46,7 @@ typedef struct rpc {
   node *node;
   codec codec;
   list peers;                         /* by peer.link */
+  hash by_target;                     /* those with a target, by peer.by_target */
   bool serving;                       /* requests are dispatched; before that they are held */
   const void *standard[RPC_STANDARD]; /* the same of tables whose functions are no methods */
   int instance, expose, constructor;  /* registry references; LUA_NOREF: none */

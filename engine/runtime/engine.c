@@ -5,72 +5,77 @@
 
 #include "base/memory.h"
 
-struct entry {
-  entry *next;
-  mailbox *box; /* NULL once the node has ended */
+typedef struct entry {
+  list link;        /* engine->entries */
+  hash_link by_key; /* engine->directory */
+  mailbox *box;     /* NULL once the node has ended */
   uint64_t id;
   bool returns; /* when it ends it is started again: see engine_returns */
   terms terms;
   lp_status status;
   char *text; /* how it ended */
   char key[];
-};
+} entry;
 
 bool engine_init(engine *engine) {
   memset(engine, 0, sizeof *engine);
   atomic_init(&engine->next_id, 1);
+  list_init(&engine->entries);
   return pthread_mutex_init(&engine->lock, NULL) == 0;
 }
 
-static void entry_free(entry *entry) {
+static void entry_free(engine *engine, entry *entry) {
+  list_remove(&entry->link);
+  hash_remove(&engine->directory, &entry->by_key);
   mailbox_unref(entry->box);
   mem_free(entry->text);
   mem_free(entry);
 }
 
 void engine_fini(engine *engine) {
-  for (int i = 0; i < ENGINE_BUCKETS; i++) {
-    for (entry *each = engine->buckets[i], *next; each; each = next) {
-      next = each->next;
-      entry_free(each);
-    }
-  }
+  while (!list_empty(&engine->entries))
+    entry_free(engine, list_entry(engine->entries.next, entry, link));
+  hash_fini(&engine->directory);
   pthread_mutex_destroy(&engine->lock);
 }
 
-/* The link that leads to the entry of `key`, or the NULL link it would be put in. */
-static entry **entry_place(engine *engine, const char *key) {
-  uint32_t hash = 2166136261u;
-  for (const char *c = key; *c; c++) hash = (hash ^ (uint8_t)*c) * 16777619u;
-  entry **place = &engine->buckets[hash % ENGINE_BUCKETS];
-  while (*place && strcmp((*place)->key, key) != 0) place = &(*place)->next;
-  return place;
+static entry *entry_find(engine *engine, const char *key) {
+  hash_link *link = hash_find(&engine->directory, hash_text(key));
+  for (; link; link = hash_again(link)) {
+    entry *found = list_entry(link, entry, by_key);
+    if (strcmp(found->key, key) == 0) return found;
+  }
+  return NULL;
 }
 
-static entry *entry_new(entry **place, const char *key) {
+/* The entry of `key`, made if there is none; NULL: no memory. */
+static entry *entry_get(engine *engine, const char *key) {
+  entry *known = entry_find(engine, key);
+  if (known) return known;
   size_t bytes = strlen(key) + 1;
   entry *made = mem_new(sizeof *made + bytes);
   if (!made) return NULL;
   memcpy(made->key, key, bytes);
-  *place = made;
+  list_push(&engine->entries, &made->link);
+  hash_put(&engine->directory, &made->by_key, hash_text(key));
   return made;
 }
 
 lp_status engine_add(engine *engine, const char *key, mailbox *box, uint64_t id, terms terms,
                      message *ahead) {
   pthread_mutex_lock(&engine->lock);
-  entry **place = entry_place(engine, key);
+  entry *added = entry_get(engine, key);
   lp_status status = LP_OK;
-  if (*place && (*place)->box) {
-    status = LP_ALREADY_EXISTS;
-  } else if (!*place && !entry_new(place, key)) {
+  if (!added) {
     status = LP_RESOURCE_EXHAUSTED;
+  } else if (added->box) {
+    status = LP_ALREADY_EXISTS;
   } else if (ahead && !mailbox_push(box, MAILBOX_MAIL, ahead)) {
     status = LP_UNAVAILABLE;
   } else {
-    (*place)->box = mailbox_ref(box);
-    (*place)->id = id;
-    (*place)->terms = terms;
+    added->box = mailbox_ref(box);
+    added->id = id;
+    added->terms = terms;
   }
   pthread_mutex_unlock(&engine->lock);
   return status;
@@ -78,8 +83,7 @@ lp_status engine_add(engine *engine, const char *key, mailbox *box, uint64_t id,
 
 void engine_end(engine *engine, const char *key, lp_status status, const char *text) {
   pthread_mutex_lock(&engine->lock);
-  entry **place = entry_place(engine, key);
-  entry *ended = *place ? *place : entry_new(place, key);
+  entry *ended = entry_get(engine, key);
   if (ended) {
     mailbox_unref(ended->box);
     ended->box = NULL;
@@ -92,31 +96,25 @@ void engine_end(engine *engine, const char *key, lp_status status, const char *t
 
 void engine_returns(engine *engine, const char *key, bool returns) {
   pthread_mutex_lock(&engine->lock);
-  entry **place = entry_place(engine, key);
-  if (*place || (returns && entry_new(place, key))) (*place)->returns = returns;
+  entry *known = returns ? entry_get(engine, key) : entry_find(engine, key);
+  if (known) known->returns = returns;
   pthread_mutex_unlock(&engine->lock);
 }
 
 void engine_forget(engine *engine, const char *prefix) {
   size_t length = strlen(prefix);
   pthread_mutex_lock(&engine->lock);
-  for (int i = 0; i < ENGINE_BUCKETS; i++) {
-    for (entry **place = &engine->buckets[i]; *place;) {
-      entry *each = *place;
-      if (!each->box && strncmp(each->key, prefix, length) == 0) {
-        *place = each->next;
-        entry_free(each);
-      } else {
-        place = &each->next;
-      }
-    }
+  for (list *each = engine->entries.next, *next; each != &engine->entries; each = next) {
+    next = each->next;
+    entry *one = list_entry(each, entry, link);
+    if (!one->box && strncmp(one->key, prefix, length) == 0) entry_free(engine, one);
   }
   pthread_mutex_unlock(&engine->lock);
 }
 
 lp_status engine_find(engine *engine, const char *key, place *out, fault *fault) {
   pthread_mutex_lock(&engine->lock);
-  entry *found = *entry_place(engine, key);
+  entry *found = entry_find(engine, key);
   lp_status status = LP_OK;
   if (!found || (!found->box && found->returns)) {
     status = fault_set(fault, LP_NOT_FOUND, "no node %s in this process", key);

@@ -8,6 +8,8 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "base/hash.h"
+#include "base/list.h"
 #include "base/mailbox.h"
 #include "base/status.h"
 #include "runtime/loop.h"
@@ -31,10 +33,6 @@ typedef struct event {
   const char *text; /* terminated */
 } event;
 
-enum { ENGINE_BUCKETS = 1024 };
-
-typedef struct entry entry;
-
 typedef struct engine {
   loop *service; /* its thread runs the policy; events go to its mailbox */
   /* Called on the service thread with each event, which is freed afterwards. */
@@ -51,7 +49,8 @@ typedef struct engine {
   void *native_owner;
   bool hooked;          /* no signals: the interrupt hook stays armed, see interrupt.h */
   pthread_mutex_t lock; /* guards the directory */
-  entry *buckets[ENGINE_BUCKETS];
+  list entries;         /* the directory */
+  hash directory;       /* the same, by key */
   atomic_uint_fast64_t next_id;
   atomic_size_t output_queued; /* bytes of EVENT_OUTPUT and EVENT_LOG not yet printed */
   atomic_size_t logs_dropped;  /* lines, since that was last said */

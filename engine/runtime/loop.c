@@ -13,7 +13,7 @@
 
 /* Trust in spinning: gained one by one, lost faster. */
 enum { SPIN_TRUST = 8, SPIN_LOSS = 3, SPIN_WAKE = 4 };
-enum { SCRATCH_BYTES = 256 * 1024, NODE_SHARE = 64, CLOCK_EVERY = 16 };
+enum { SCRATCH_BYTES = 64 * 1024, NODE_SHARE = 64, CLOCK_EVERY = 16 };
 
 static void loop_woken(void *owner, unsigned events) {
   (void)events;
@@ -90,16 +90,14 @@ void loop_free(loop *loop) {
   poller_watch_free(loop->wake);
   poller_free(loop->poller);
   mailbox_unref(loop->box);
+  hash_fini(&loop->by_id);
   mem_free(loop->scratch.data);
   mem_free(loop);
 }
 
 node *loop_find_node(loop *loop, uint64_t id) {
-  for (list *each = loop->nodes.next; each != &loop->nodes; each = each->next) {
-    node *found = list_entry(each, node, link);
-    if (found->id == id) return found;
-  }
-  return NULL;
+  hash_link *link = hash_find(&loop->by_id, id);
+  return link ? list_entry(link, node, by_id) : NULL;
 }
 
 void loop_dirty(loop *loop, flushable *item) {

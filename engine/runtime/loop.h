@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/hash.h"
 #include "base/list.h"
 #include "base/mailbox.h"
 #include "base/status.h"
@@ -43,6 +44,7 @@ typedef struct loop {
   timer_wheel timers;
   int64_t now; /* clock_now of the turn's beginning */
   list nodes;  /* all that live here */
+  hash by_id;  /* the same, by node.id */
   list ready;  /* nodes with something to run, by ready_link */
   list dirty;  /* flushables */
   pthread_t thread;

@@ -55,6 +55,7 @@ static void node_free(node *node) {
     if (node->tasks[i]) task_free(node->tasks[i]);
   lines_free(node->lines);
   list_remove(&node->link);
+  hash_remove(&node->loop->by_id, &node->by_id);
   list_remove(&node->ready_link);
   mem_free(node->farewell);
   mem_free(node->tasks);
@@ -100,7 +101,14 @@ node *node_new(loop *loop, const char *name, const char *key, const node_hooks *
   }
   made->memory_limit = memory_limit;
   list_push(&loop->nodes, &made->link);
+  hash_put(&loop->by_id, &made->by_id, made->id);
   return made;
+}
+
+void node_set_id(node *node, uint64_t id) {
+  hash_remove(&node->loop->by_id, &node->by_id);
+  node->id = id;
+  hash_put(&node->loop->by_id, &node->by_id, id);
 }
 
 /* The message of the lp.Error at 1. A call of its own, since making the key may raise. */

@@ -45,6 +45,7 @@ typedef struct node_hooks {
 
 struct node {
   list link;       /* loop->nodes */
+  hash_link by_id; /* loop->by_id */
   list ready_link; /* loop->ready */
   struct engine *engine;
   loop *loop;
@@ -100,6 +101,8 @@ static inline node *node_of(lua_State *L) {
  * strings. NULL with fault: memory. */
 node *node_new(loop *loop, const char *name, const char *key, const node_hooks *hooks,
                size_t memory_limit, fault *fault);
+/* Another id than the one it was made with, before anybody knows that. */
+void node_set_id(node *node, uint64_t id);
 /* Closes tasks (innermost coroutines first), tells on_close, closes the interpreter and
  * frees. Only when no frame of it is on the C stack. `status` and `text` are how it ended:
  * they are told to the engine (engine_ended) and to whoever still calls. */
