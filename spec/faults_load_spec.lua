@@ -8,7 +8,7 @@ local core = require "lp.core"
 local lp = os.getenv "LP_COMMAND" or "build/debug/lp"
 
 local rounds = tonumber(os.getenv "LP_FAULT_ROUNDS") or 9
-local calls = tonumber(os.getenv "LP_FAULT_CALLS") or 500
+local calls = tonumber(os.getenv "LP_FAULT_CALLS") or 2000
 local first = tonumber(os.getenv "LP_FAULT_SEED") or 1
 
 local places = {
