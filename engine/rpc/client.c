@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/hot.h"
 #include "rpc/client.h"
 #include "rpc/connecting.h"
 #include "rpc/future.h"
@@ -78,28 +79,25 @@ enum { AT_CLIENT = 1, AT_METHOD = 2, AT_FIRST = 3 };
 
 typedef struct outgoing {
   int method, first; /* indices: the name, the first argument */
+  bool waits;        /* for a server that is not there yet */
   int64_t due;
 } outgoing;
 
 static int call_go(lua_State *L, int64_t due);
 
-static bool is_hasty(lua_State *L) {
-  return ((client *)lua_touserdata(L, AT_CLIENT))->hasty;
-}
-
 /* Takes the credit of a call of `bytes`. */
-static inline void charge(peer *peer, pending *call, size_t bytes) {
+HOT_INLINE void charge(peer *peer, pending *call, size_t bytes) {
   peer->window--;
   peer->window_bytes -= (int64_t)bytes;
   if (call) call->bytes = bytes;
 }
 
 /* The same for one that waits for its link. */
-static lp_status keep_written(lua_State *L, peer *peer, pending *call, buffer *out, size_t start,
+static lp_status keep_written(peer *peer, pending *call, bool waits, buffer *out, size_t start,
                               fault *fault) {
   size_t bytes = out->length - start;
   peer_write_sent(peer, out, start);
-  if (!connecting_add(peer, start, call, !is_hasty(L))) {
+  if (!connecting_add(peer, start, call, waits)) {
     peer_write_undo(peer, start);
     return fault_set(fault, LP_RESOURCE_EXHAUSTED, "no memory for a call");
   }
@@ -109,7 +107,7 @@ static lp_status keep_written(lua_State *L, peer *peer, pending *call, buffer *o
 
 /* The same as write_call for a request without a time that has a few scalars for arguments.
  * False: nothing was written. */
-static inline bool write_small(lua_State *L, peer *peer, pending *call, const outgoing *what) {
+HOT_INLINE bool write_small(lua_State *L, peer *peer, pending *call, const outgoing *what) {
   size_t length;
   const char *method = lua_tolstring(L, what->method, &length);
   if (what->due != CLOCK_NEVER || length > FRAME_SMALL_METHOD) return false;
@@ -146,20 +144,20 @@ static lp_status write_call(lua_State *L, peer *peer, pending *call, const outgo
     peer_write_undo(peer, start);
     return status;
   }
-  if (peer->state != PEER_OPEN) return keep_written(L, peer, call, out, start, fault);
+  if (peer->state != PEER_OPEN) return keep_written(peer, call, what->waits, out, start, fault);
   charge(peer, call, out->length - start);
   peer_write_sent(peer, out, start);
   return LP_OK;
 }
 
 /* Sends the call on the stack; NULL with fault when it cannot be written. */
-static inline pending *send_request(lua_State *L, peer *peer, const outgoing *what, fault *fault) {
+HOT_INLINE pending *send_request(lua_State *L, peer *peer, const outgoing *what, fault *fault) {
   pending *made = pending_new(peer);
   if (!made) {
     fault_set(fault, LP_RESOURCE_EXHAUSTED, "no memory for a call");
     return NULL;
   }
-  made->waits = !is_hasty(L);
+  made->waits = what->waits;
   if (write_small(L, peer, made, what) || write_call(L, peer, made, what, fault) == LP_OK)
     return made;
   pending_free(made);
@@ -181,7 +179,7 @@ static int raise_deadline(lua_State *L, int method) {
 }
 
 /* `sent` is the stack's height when the call went out; results lie above. */
-static inline int call_end_of(lua_State *L, int sent, int method) {
+HOT_INLINE int call_end_of(lua_State *L, int sent, int method) {
   task *task = node_of(L)->current;
   bool failed = task->failed;
   task->failed = false;
@@ -200,7 +198,7 @@ static int method_end(lua_State *L, int status, lua_KContext sent) {
   return call_end_of(L, (int)sent, lua_upvalueindex(1));
 }
 
-static inline int call_wait(lua_State *L, peer *peer, const outgoing *what, lua_KFunction end) {
+HOT_INLINE int call_wait(lua_State *L, peer *peer, const outgoing *what, lua_KFunction end) {
   fault fault;
   task *task = task_before_wait(L);
   pending *sent = send_request(L, peer, what, &fault);
@@ -267,7 +265,7 @@ static int call_go(lua_State *L, int64_t due) {
     list_push(&peer->waiters, &task->link);
     return task_yield(L, task, due, due, call_retry);
   }
-  const outgoing what = {AT_METHOD, AT_FIRST, due};
+  const outgoing what = {AT_METHOD, AT_FIRST, !client->hasty, due};
   if (client->mode == MODE_CALL) return call_wait(L, peer, &what, call_end);
   if (client->mode == MODE_FUTURES) return call_future(L, peer, &what);
   return call_notify(L, peer, &what);
@@ -290,7 +288,7 @@ static int method_call(lua_State *L) {
                       lua_tostring(L, lua_upvalueindex(1)));
   peer *peer = client->peer;
   if (client->mode == MODE_CALL && peer->state == PEER_OPEN && has_credit(peer)) {
-    const outgoing what = {lua_upvalueindex(1), AT_METHOD, call_due(L, client)};
+    const outgoing what = {lua_upvalueindex(1), AT_METHOD, !client->hasty, call_due(L, client)};
     return call_wait(L, peer, &what, method_end);
   }
   lua_pushvalue(L, lua_upvalueindex(1));

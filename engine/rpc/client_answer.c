@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "base/hot.h"
 #include "rpc/client.h"
 #include "rpc/future.h"
 #include "rpc/methods.h"
@@ -14,7 +15,7 @@
 #include "wire/codec_small.h"
 
 /* Pushes what the response brought on `to`; false when that is an error. */
-static bool push_answer(lua_State *to, rpc *rpc, const frame *frame, int *count) {
+HOT_INLINE bool push_answer(lua_State *to, rpc *rpc, const frame *frame, int *count) {
   fault fault;
   *count = 1;
   if (frame->error) {
@@ -34,14 +35,17 @@ static bool push_answer(lua_State *to, rpc *rpc, const frame *frame, int *count)
 /* From here until answer_end the call is rpc->answering, so that its caller can be told when
  * what comes between raises. (The decoder may run unpack functions, and within one an
  * interrupt may cancel the task: nobody but us may let go of the call.) */
-static void answer_begin(pending *pending) {
+HOT_INLINE void answer_begin(pending *pending) {
   if (pending->task) pending->task->abandon = NULL;
   pending_detach(pending);
   pending->peer->rpc->answering = pending;
 }
 
+/* Places a call leaves free on the stack it waits on, of the LUA_MINSTACK it began with. */
+enum { WAITER_ROOM = LUA_MINSTACK - 8 };
+
 /* The `count` values on top of L, results or an error, go to whoever waits. */
-static void answer_end(lua_State *L, pending *pending, bool ok, int count) {
+HOT_INLINE void answer_end(lua_State *L, pending *pending, bool ok, int count) {
   task *task = pending->task;
   if (!task) {
     lua_rawgeti(L, LUA_REGISTRYINDEX, pending->future);
@@ -52,7 +56,8 @@ static void answer_end(lua_State *L, pending *pending, bool ok, int count) {
   } else if (task->state != TASK_WAITING) {
     lua_pop(L, count); /* cancelled meanwhile */
   } else {
-    if (!lua_checkstack(task->waiter, count)) luaL_error(L, "stack overflow (too many results)");
+    if (count > WAITER_ROOM && !lua_checkstack(task->waiter, count))
+      luaL_error(L, "stack overflow (too many results)");
     lua_xmove(L, task->waiter, count);
     task->failed = !ok;
     task_wake(task, count);
@@ -62,7 +67,7 @@ static void answer_end(lua_State *L, pending *pending, bool ok, int count) {
 }
 
 /* An answer that comes behind its deadline is late, also when no timer has said so yet. */
-static bool is_late(const pending *pending) {
+HOT_INLINE bool is_late(const pending *pending) {
   const timer *timer = pending->task ? &pending->task->timer : &pending->timer;
   return timer_running(timer) && clock_now() >= timer->due;
 }

@@ -13,6 +13,11 @@
 
 void native_dispatch(peer *peer, const frame *frame, int64_t due) {
   const native_body *body = peer->rpc->native;
+  if (!frame_body_whole(frame)) { /* a body in C is given what is well-formed */
+    if (frame->kind == FRAME_REQUEST)
+      server_refuse(peer, frame->id, LP_INVALID_ARGUMENT, "the arguments are no complete value");
+    return;
+  }
   call *made = server_begin(peer, frame, due);
   peer->rpc->node->loop->awake = true;
   if (made)
@@ -74,6 +79,11 @@ void native_settle(pending *pending, const frame *frame, lp_status status, const
   void *owner = pending->owner;
   pending->peer->rpc->node->loop->awake = true;
   pending_detach(pending);
+  if (frame && !frame->error && !frame_body_whole(frame)) {
+    frame = NULL;
+    status = LP_INVALID_ARGUMENT;
+    text = "the results are no complete value";
+  }
   answered(owner, frame, status, text);
   pending_recycle(pending);
 }

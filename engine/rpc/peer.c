@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/hot.h"
 #include "base/memory.h"
 #include "rpc/circle.h"
 #include "rpc/client.h"
@@ -318,7 +319,7 @@ typedef struct arrival {
   lua_State *L;
 } arrival;
 
-static bool take_frame(arrival *arrival, const frame *frame, size_t length) {
+HOT_INLINE bool take_frame(arrival *arrival, const frame *frame, size_t length) {
   peer *peer = arrival->peer;
   if (frame->kind == FRAME_REQUEST && peer->state == PEER_OPEN &&
       server_small(arrival->L, peer, frame))
@@ -337,12 +338,9 @@ static bool take_frame(arrival *arrival, const frame *frame, size_t length) {
   return arrival->status == LP_OK && link_is_open(&peer->wire);
 }
 
-static bool on_frame(void *owner, const uint8_t *data, size_t length) {
-  arrival *arrival = owner;
+HOT_INLINE bool take_bytes(arrival *arrival, const uint8_t *data, size_t length) {
   frame frame;
-  /* A native body is given only what is well-formed. */
-  arrival->status = arrival->peer->rpc->native ? frame_parse(data, length, &frame, &arrival->fault)
-                                               : frame_open(data, length, &frame, &arrival->fault);
+  arrival->status = frame_open(data, length, &frame, &arrival->fault);
   if (arrival->status != LP_OK) return false;
   fault_kind injected = peer_fault(arrival->peer, &frame, data, length);
   if (injected == INJECT_DROP || injected == INJECT_DELAY) return true;
@@ -352,6 +350,10 @@ static bool on_frame(void *owner, const uint8_t *data, size_t length) {
   }
   if (injected == INJECT_DUPLICATE && !take_frame(arrival, &frame, length)) return false;
   return take_frame(arrival, &frame, length);
+}
+
+static bool on_frame(void *owner, const uint8_t *data, size_t length) {
+  return take_bytes(owner, data, length);
 }
 
 /* A frame over the limit is skipped; whoever waits for it is told. */
@@ -385,7 +387,7 @@ static bool take_whole(arrival *arrival, const frame_splitter *splitter) {
     const uint8_t *frame = arrival->data + FRAME_PREFIX;
     arrival->data = frame + size;
     arrival->length -= size + FRAME_PREFIX;
-    if (!on_frame(arrival, frame, size)) return false;
+    if (!take_bytes(arrival, frame, size)) return false;
   }
   return arrival->length > 0;
 }

@@ -132,6 +132,8 @@ void peer_break(peer *peer);
  * that calls). peer_write_end or peer_write_undo follows. */
 buffer *peer_write_begin(peer *peer, size_t *start);
 void peer_write_end(peer *peer, size_t start);
+/* As peer_write_end when nothing of the node's has run since peer_write_begin gave `out`. */
+void peer_write_sent(peer *peer, buffer *out, size_t start);
 void peer_write_undo(peer *peer, size_t start);
 
 /* The short way on an open link to another engine: the buffer with room for `bytes` more, to be

@@ -54,9 +54,7 @@ void interrupt_send(loop *loop, int reason) {
   if (!loop->engine->hooked && !atomic_load(&loop->ended)) pthread_kill(loop->thread, SIGURG);
 }
 
-void interrupt_running(loop *loop, lua_State *L) {
-  atomic_store_explicit(&loop->running, L, memory_order_relaxed);
-  if (!L) return;
+void interrupt_arm(loop *loop, lua_State *L) {
   if ((loop->engine->hooked || node_of(L)->instruction_limit) && !lua_gethook(L))
     lua_sethook(L, interrupt_hook, LUA_MASKCOUNT, INTERRUPT_STEP);
   /* A kill that raised in one coroutine goes on in the one that resumed it. */

@@ -10,7 +10,8 @@
 
 #include <lua.h>
 
-#include "runtime/loop.h"
+#include "runtime/engine.h"
+#include "runtime/node.h"
 
 /* Without the handler (engine.hooked: a host that does not want it) the hook stays armed in all
  * that runs and looks every INTERRUPT_STEP instructions whether there is something. Then pure
@@ -29,6 +30,14 @@ void interrupt_send(loop *loop, int reason);
 
 /* Around every entry into Lua, user coroutines included: `L` is what runs now (NULL: no
  * Lua). Arms the hook when an interrupt is waiting. */
-void interrupt_running(loop *loop, lua_State *L);
+void interrupt_arm(loop *loop, lua_State *L); /* its rare half */
+static inline void interrupt_running(loop *loop, lua_State *L) {
+  atomic_store_explicit(&loop->running, L, memory_order_relaxed);
+  if (!L) return;
+  const node *node = node_of(L);
+  if (loop->engine->hooked || node->instruction_limit || node->killed || node->interrupted ||
+      atomic_load_explicit(&loop->interrupt, memory_order_relaxed))
+    interrupt_arm(loop, L);
+}
 
 #endif

@@ -120,7 +120,7 @@ static void task_retire(task *task, bool usable) {
   coroutine_tag(task->co, false);
   task->state = TASK_IDLE;
   if (usable && node->idle_count < TASK_KEEP_IDLE && !node->closing) {
-    list_push(&node->idle, &task->link);
+    list_push_front(&node->idle, &task->link); /* the next one finds it in the cache */
     node->idle_count++;
   } else {
     luaL_unref(node->L, LUA_REGISTRYINDEX, task->anchor); /* never allocates */

@@ -94,19 +94,27 @@ static inline void push_double(lua_State *L, uint64_t bits) {
   lua_pushnumber(L, value);
 }
 
-/* Pushes the value at `at` and gives where the next begins; NULL: not one of ours. */
-static const uint8_t *read_one(lua_State *L, const uint8_t *at, const uint8_t *end,
-                               const codec *rules) {
+/* The same for a string of `length` bytes at `at`. */
+static inline const uint8_t *read_string(lua_State *L, const uint8_t *at, const uint8_t *end,
+                                         uint64_t length, const codec *rules) {
+  if (length > (size_t)(end - at)) return NULL;
+  strings_push(rules->strings, L, (const char *)at, (size_t)length);
+  return at + length;
+}
+
+/* Pushes the value at `at`, of which there is a byte at least, and gives where the next begins;
+ * NULL: not one of ours. */
+static inline const uint8_t *read_one(lua_State *L, const uint8_t *at, const uint8_t *end,
+                                      const codec *rules) {
+  if ((*at & 0xe0) == 0xa0) return read_string(L, at + 1, end, *at & 0x1f, rules);
+  if (*at == 0xd9 && end - at > 1) return read_string(L, at + 2, end, at[1], rules);
   token t;
   t.ext_type = 0;
   if (token_read(at, (size_t)(end - at), &t) != TOKEN_READ) return NULL;
   at += t.head;
   switch (t.kind) {
     case TOKEN_STRING:
-    case TOKEN_BINARY:
-      if (t.value > (size_t)(end - at)) return NULL;
-      strings_push(rules->strings, L, (const char *)at, (size_t)t.value);
-      return at + t.value;
+    case TOKEN_BINARY: return read_string(L, at, end, t.value, rules);
     case TOKEN_UNSIGNED:
       if (t.value > (uint64_t)LUA_MAXINTEGER) return NULL;
       lua_pushinteger(L, (lua_Integer)t.value);
@@ -125,7 +133,7 @@ int codec_read_small(lua_State *L, const uint8_t *data, size_t length, const cod
   if (length == 0 || length > LONGEST || (*at & 0xf0) != 0x90) return -1;
   int count = *at++ & 0x0f;
   for (int i = 0; i < count; i++) {
-    if ((at = read_one(L, at, end, rules))) continue;
+    if (at < end && (at = read_one(L, at, end, rules))) continue;
     lua_pop(L, i);
     return -1;
   }

@@ -169,6 +169,17 @@ lp_status frame_open(const uint8_t *data, size_t length, frame *out, fault *why)
   return LP_OK;
 }
 
+bool frame_body_whole(const frame *frame) {
+  fault ignored;
+  cursor c = {.begin = frame->body,
+              .at = frame->body,
+              .end = frame->body + frame->body_length,
+              .why = &ignored};
+  const uint8_t *value;
+  size_t length;
+  return skip_value(&c, &value, &length) && c.at == c.end;
+}
+
 bool frame_peek(const uint8_t *head, size_t length, frame_kind *kind, uint32_t *id) {
   cursor c = {.begin = head, .at = head, .end = head + length};
   frame found = {0};

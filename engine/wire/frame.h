@@ -39,6 +39,9 @@ lp_status frame_parse(const uint8_t *data, size_t length, frame *out, fault *fau
  * follows in the frame: whoever decodes it sees whether it is one complete value. */
 lp_status frame_open(const uint8_t *data, size_t length, frame *out, fault *fault);
 
+/* Is the body of a frame that frame_open took apart one complete value? */
+bool frame_body_whole(const frame *frame);
+
 /* Kind and, except for a notification, id of the frame whose first bytes these are;
  * false when they do not tell. For replies to frames too large to be taken in. */
 bool frame_peek(const uint8_t *head, size_t length, frame_kind *kind, uint32_t *id);

@@ -2,6 +2,7 @@
 #include "wire/strings.h"
 
 #include <lauxlib.h>
+#include <stdbool.h>
 #include <string.h>
 
 static inline uint64_t load(const char *at) {
@@ -23,11 +24,22 @@ static inline uint32_t mark_of(const char *bytes, size_t length) {
   return (uint32_t)(sum * UINT64_C(0x9e3779b97f4a7c15) >> 32);
 }
 
+/* In words that overlap: a call of memcmp costs as much as the rest. */
+static inline bool same(const char *a, const char *b, size_t length) {
+  if (length < 8) {
+    for (size_t i = 0; i < length; i++)
+      if (a[i] != b[i]) return false;
+    return true;
+  }
+  for (size_t i = 0; i < length - 8; i += 8)
+    if (load(a + i) != load(b + i)) return false;
+  return load(a + length - 8) == load(b + length - 8);
+}
+
 /* The string is on top. Should memory be out, the place keeps nothing. */
 static void keep(strings_place *place, lua_State *L, const char *bytes, size_t length) {
   int reference = place->reference;
   place->length = 0;
-  place->mark = 0;
   lua_pushvalue(L, -1);
   if (reference) {
     lua_rawseti(L, LUA_REGISTRYINDEX, reference);
@@ -45,14 +57,11 @@ void strings_push(strings *cache, lua_State *L, const char *bytes, size_t length
   }
   uint32_t mark = mark_of(bytes, length);
   strings_place *place = &cache->places[mark % STRINGS_PLACES];
-  if (place->mark == mark && place->length == length && !memcmp(place->bytes, bytes, length)) {
+  if (place->length == length && same(place->bytes, bytes, length)) {
     lua_rawgeti(L, LUA_REGISTRYINDEX, place->reference);
     return;
   }
   lua_pushlstring(L, bytes, length);
-  if (place->met == mark) {
-    keep(place, L, bytes, length);
-    place->mark = mark;
-  }
+  if (place->met == mark) keep(place, L, bytes, length);
   place->met = mark;
 }

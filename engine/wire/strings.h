@@ -15,7 +15,6 @@ enum { STRINGS_PLACES = 32, STRINGS_LENGTH = 40 /* the longest that Lua itself i
 
 typedef struct strings_place {
   uint32_t met;  /* mark of the string that was met here last */
-  uint32_t mark; /* of the one that is kept */
   int reference; /* into the registry; 0: nothing is kept */
   uint8_t length;
   char bytes[STRINGS_LENGTH];
