@@ -9,6 +9,7 @@
 #include "api/host_parts.h"
 #include "base/clock.h"
 #include "base/memory.h"
+#include "rpc/peer_silence.h"
 #include "rpc/rpc.h"
 #include "runtime/lines.h"
 
@@ -236,6 +237,13 @@ static int host_returns(lua_State *L) {
   return 0;
 }
 
+/* silence(key, why or nil): a node of another process does not answer at present, or does again */
+static int host_silence(lua_State *L) {
+  if (peer_silence(&host_of(L)->engine, luaL_checkstring(L, 1), luaL_optstring(L, 2, NULL)))
+    return 0;
+  return failure_raise(L, LP_RESOURCE_EXHAUSTED, "out of memory");
+}
+
 /* spin(microseconds): how long the loops made from now on look for work before they sleep */
 static int host_spin(lua_State *L) {
   lua_Integer wanted = luaL_checkinteger(L, 1);
@@ -245,8 +253,13 @@ static int host_spin(lua_State *L) {
 }
 
 static const luaL_Reg host_functions[] = {
-    {"print", host_print},     {"events", host_events}, {"forget", host_forget},
-    {"returns", host_returns}, {"spin", host_spin},     {NULL, NULL},
+    {"print", host_print},
+    {"events", host_events},
+    {"forget", host_forget},
+    {"returns", host_returns},
+    {"silence", host_silence},
+    {"spin", host_spin},
+    {NULL, NULL},
 };
 
 static int open_host(lua_State *L) {

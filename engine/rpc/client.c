@@ -256,7 +256,7 @@ static int call_go(lua_State *L, int64_t due) {
   client *client = lua_touserdata(L, AT_CLIENT);
   peer *peer = client->peer;
   fault fault;
-  if (peer->state != PEER_OPEN && !peer_connect(peer, client->hasty, &fault))
+  if ((peer->state != PEER_OPEN || client->hasty) && !peer_connect(peer, client->hasty, &fault))
     return failure_raise(L, fault.status, fault.text);
   if (!has_credit(peer)) {
     peer->rpc->met[BOUND_EDGE]++;
@@ -287,7 +287,7 @@ static int method_call(lua_State *L) {
     return luaL_error(L, "call methods of a client with a colon: client:%s(...)",
                       lua_tostring(L, lua_upvalueindex(1)));
   peer *peer = client->peer;
-  if (client->mode == MODE_CALL && peer->state == PEER_OPEN && has_credit(peer)) {
+  if (client->mode == MODE_CALL && peer->state == PEER_OPEN && has_credit(peer) && !client->hasty) {
     const outgoing what = {lua_upvalueindex(1), AT_METHOD, !client->hasty, call_due(L, client)};
     return call_wait(L, peer, &what, method_end);
   }

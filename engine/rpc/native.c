@@ -139,7 +139,8 @@ lp_status native_send(peer *peer, const native_call *call, fault *fault) {
     return fault_set(fault, LP_RESOURCE_EXHAUSTED,
                      "too many arguments: %zu values of %zu bytes (limits %d and %zu)", call->count,
                      call->length, limits->values, limits->message_bytes);
-  if (peer->state != PEER_OPEN && !peer_connect(peer, call->hasty, fault)) return fault->status;
+  if ((peer->state != PEER_OPEN || call->hasty) && !peer_connect(peer, call->hasty, fault))
+    return fault->status;
   if (peer->window <= 0 || peer->window_bytes <= 0) {
     peer->rpc->met[BOUND_EDGE]++;
     return fault_set(fault, LP_RESOURCE_EXHAUSTED,

@@ -90,7 +90,8 @@ peer *peer_new(rpc *rpc, const char *target, const char *name);
 void peer_accept_pipe(rpc *rpc, pipe_end *end, const char *name, terms terms);
 void peer_accept_fd(rpc *rpc, int fd);
 /* Begins to connect when idle. `hasty`: the call does not wait for a server that is not there
- * yet. False: unavailable, fault says why. */
+ * yet, or does not answer at present (asked also of an open link). False: unavailable, fault
+ * says why. */
 bool peer_connect(peer *peer, bool hasty, fault *fault);
 /* Makes one try, whose outcome may come at once or later. */
 void peer_try(peer *peer);

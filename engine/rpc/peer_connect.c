@@ -12,6 +12,7 @@
 #include "rpc/connecting.h"
 #include "rpc/control.h"
 #include "rpc/peer_faults.h"
+#include "rpc/peer_silence.h"
 #include "runtime/engine.h"
 
 enum { SOCKET_BUFFER_BYTES = 1 << 20 };
@@ -302,6 +303,7 @@ static void connect_hasty(peer *peer) {
 }
 
 bool peer_connect(peer *peer, bool hasty, fault *fault) {
+  if (hasty && peer_is_silent(peer, fault)) return false;
   if (peer->state == PEER_CLOSED) {
     fault_set(fault, LP_UNAVAILABLE, "%s", peer->end_text ? peer->end_text : "the link was closed");
     return false;
@@ -319,9 +321,10 @@ const char *peer_state_name(peer *peer) {
   static const char *const names[] = {"idle",  "connecting", "connecting", "transient_failure",
                                       "ready", "shutdown"};
   static const char *const idle[] = {"idle", "transient_failure", "shutdown"};
-  if (peer->state != PEER_IDLE) return names[peer->state];
   place place = {0};
   fault ignored;
+  if (peer->state == PEER_OPEN && peer_is_silent(peer, &ignored)) return "transient_failure";
+  if (peer->state != PEER_IDLE) return names[peer->state];
   lp_status status = engine_find(peer->rpc->node->engine, peer->target, &place, &ignored);
   mailbox_unref(place.box);
   return status == LP_UNAVAILABLE ? "shutdown" : idle[peer->trouble];

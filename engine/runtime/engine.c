@@ -21,7 +21,7 @@ bool engine_init(engine *engine) {
   memset(engine, 0, sizeof *engine);
   atomic_init(&engine->next_id, 1);
   list_init(&engine->entries);
-  return pthread_mutex_init(&engine->lock, NULL) == 0;
+  return silence_init(&engine->silences) && pthread_mutex_init(&engine->lock, NULL) == 0;
 }
 
 static void entry_free(engine *engine, entry *entry) {
@@ -37,6 +37,7 @@ void engine_fini(engine *engine) {
     entry_free(engine, list_entry(engine->entries.next, entry, link));
   hash_fini(&engine->directory);
   pthread_mutex_destroy(&engine->lock);
+  silence_fini(&engine->silences);
 }
 
 static entry *entry_find(engine *engine, const char *key) {
@@ -127,6 +128,15 @@ lp_status engine_find(engine *engine, const char *key, place *out, fault *fault)
   }
   pthread_mutex_unlock(&engine->lock);
   return status;
+}
+
+void engine_each(engine *engine, void (*fn)(mailbox *box, uint64_t id, void *owner), void *owner) {
+  pthread_mutex_lock(&engine->lock);
+  for (list *link = engine->entries.next; link != &engine->entries; link = link->next) {
+    const entry *each = list_entry(link, entry, link);
+    if (each->box) fn(each->box, each->id, owner);
+  }
+  pthread_mutex_unlock(&engine->lock);
 }
 
 static void event_drop(message *carried) {

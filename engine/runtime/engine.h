@@ -13,6 +13,7 @@
 #include "base/mailbox.h"
 #include "base/status.h"
 #include "runtime/loop.h"
+#include "runtime/silence.h"
 #include "runtime/terms.h"
 
 /* Something the service thread should hear of. */
@@ -47,10 +48,11 @@ typedef struct engine {
    * the loop "host". The field itself NULL: there are no host nodes here. */
   const struct native_body *(*native)(struct engine *engine, const char *name);
   void *native_owner;
-  bool hooked;          /* no signals: the interrupt hook stays armed, see interrupt.h */
-  pthread_mutex_t lock; /* guards the directory */
-  list entries;         /* the directory */
-  hash directory;       /* the same, by key */
+  bool hooked;           /* no signals: the interrupt hook stays armed, see interrupt.h */
+  pthread_mutex_t lock;  /* guards the directory */
+  list entries;          /* the directory */
+  hash directory;        /* the same, by key */
+  silence_list silences; /* nodes of other processes that do not answer */
   atomic_uint_fast64_t next_id;
   atomic_size_t output_queued; /* bytes of EVENT_OUTPUT and EVENT_LOG not yet printed */
   atomic_size_t logs_dropped;  /* lines, since that was last said */
@@ -81,6 +83,9 @@ typedef struct place {
 } place;
 /* LP_OK: found. LP_NOT_FOUND: not of this process. LP_UNAVAILABLE: it ended, the fault says how. */
 lp_status engine_find(engine *engine, const char *key, place *out, fault *fault);
+
+/* Calls `fn` for each node that lives here, under the directory's lock: it only posts. */
+void engine_each(engine *engine, void (*fn)(mailbox *box, uint64_t id, void *owner), void *owner);
 
 /* Tells the service thread, from any thread. False when memory is out or it is gone. */
 bool engine_post(engine *engine, event_kind kind, uint64_t id, int status, const char *name,

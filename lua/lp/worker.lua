@@ -41,6 +41,14 @@ function worker:listen(key, path)
   host.listen(nodes[key], path)
 end
 
+--- A heartbeat; that it is answered says enough (lp.service.heartbeat).
+function worker:alive() end
+
+--- The node behind `key`, in another process, does not answer at present, or (no `why`) does again.
+function worker:silence(key, why)
+  host.silence(key, why)
+end
+
 --- Calls a reserved method of a node for somebody at the run's control socket (lp.control).
 function worker:ask_node(key, method, ...)
   if not nodes[key] then error("the node has ended", 0) end

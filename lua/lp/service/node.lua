@@ -115,7 +115,8 @@ local function come_back(node, delay)
   node.restarts = node.restarts + 1
   core.start(function()
     local run, due = node.run, core.now() + delay
-    while run.state == "running" and run:wait_change(due) do end
+    while run.state == "running" and not node.hurried and run:wait_change(due) do end
+    node.hurried = nil
     if run.state ~= "running" then return node:gone(1, node.last_error) end
     set_state(node, "starting")
     node:start()
@@ -216,7 +217,11 @@ function Node:restart()
     if self.unit then self.unit:back() end
     return come_back(self, 0)
   end
-  if self.restart_asked or self.state == "restarting" then return end
+  if self.state == "restarting" then -- its pause is over
+    self.hurried = true
+    return self.run:touch()
+  end
+  if self.restart_asked then return end
   while self:is_coming() do self.ready:wait() end
   self.restart_asked = true
   self.placement.returns(self)
@@ -225,12 +230,19 @@ function Node:restart()
   while self.restarts == restarts and self.state ~= "ended" do self.run:wait_change() end
 end
 
+--- The seconds its process has not answered for, or nil.
+function Node:silence()
+  local silent = self.process and self.process.silent
+  return silent and core.now() - silent.since
+end
+
 --- For lists: plain values only.
 function Node:describe()
   return {name = self.name, label = self.record.label, index = self.record.index,
           kind = self.record.kind, state = self.state, seconds = core.now() - self.since,
           pid = self.placement.pid(self), restarts = self.restarts, failures = self.failures,
-          last_error = self.last_error, ended = self.state == "ended" and report.ending(self.how) or nil}
+          last_error = self.last_error, silent = self:silence(),
+          ended = self.state == "ended" and report.ending(self.how) or nil}
 end
 
 return Node

@@ -4,6 +4,7 @@
 -- @module lp.service.processes
 
 local core = require "lp.core"
+local heartbeat = require "lp.service.heartbeat"
 local report = require "lp.report"
 local state = require "lp.service.state"
 local Unit = require "lp.service.unit"
@@ -92,6 +93,7 @@ local function register(token, worker)
   self.worker = worker
   core.on_close(worker, function() self:lost() end)
   for _, node in ipairs(self.nodes) do core.start(self.give, self, node) end
+  core.start(heartbeat.watch, self)
 end
 
 -- ---------------------------------------------------------------- ending
