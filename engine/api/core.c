@@ -13,6 +13,7 @@
 #include "rpc/client.h"
 #include "rpc/future.h"
 #include "rpc/methods.h"
+#include "rpc/overview.h"
 #include "rpc/reply.h"
 #include "rpc/server.h"
 #include "runtime/engine.h"
@@ -506,6 +507,7 @@ static void open_core(lua_State *L) {
   luaL_setfuncs(L, client_functions, 0);
   luaL_setfuncs(L, future_functions, 0);
   luaL_setfuncs(L, reply_functions, 0);
+  luaL_setfuncs(L, overview_functions, 0);
   if (node_of(L)->engine->native) {
     lua_pushcfunction(L, core_native);
     lua_setfield(L, -2, "native");
@@ -537,7 +539,7 @@ static void main_lost(task *task, lp_status status, const char *text) {
   }
 }
 
-static const task_kind main_kind = {.done = main_done, .lost = main_lost};
+static const task_kind main_kind = {.name = "main", .done = main_done, .lost = main_lost};
 
 static int boot_over(lua_State *L, int status, lua_KContext context) {
   (void)L;

@@ -40,8 +40,7 @@ static node *host_service(const host *host) {
   return loop_find_node(host->engine.service, host->service);
 }
 
-/* Words of the engine itself, past the printer when that finds no memory. */
-static void say(host *host, const char *text, size_t length) {
+void host_say(host *host, const char *text, size_t length) {
   if (printer_lines(host->printer, 2, "", -1, text, length) || host->options.output) return;
   ssize_t written = write(STDERR_FILENO, text, length);
   (void)written;
@@ -52,7 +51,7 @@ static void say_failed(host *host, const char *why) {
   char words[FAULT_TEXT];
   int length = snprintf(words, sizeof words, "lp: the engine's service ended: %s\n", why);
   if (!host->said_failed)
-    say(host, words, (size_t)length < sizeof words ? (size_t)length : sizeof words - 1);
+    host_say(host, words, (size_t)length < sizeof words ? (size_t)length : sizeof words - 1);
   host->said_failed = true;
 }
 
@@ -137,7 +136,7 @@ static void say_dropped(host *host) {
   host->said_dropped = clock_now();
   int length =
       snprintf(words, sizeof words, "lp: warning: %zu lines of the log were dropped\n", dropped);
-  say(host, words, (size_t)length);
+  host_say(host, words, (size_t)length);
 }
 
 /* Here and not by the policy, which a flood of lines would keep from everything else. */
@@ -193,6 +192,13 @@ static void on_event(engine *engine, const event *event) {
                              .first = (lua_Integer)event->id,
                              .second = event->status,
                              .name = event->name,
+                             .text = event->text,
+                             .length = event->length});
+      break;
+    case EVENT_ANSWER:
+      host_tell(host, (told){.kind = "answer",
+                             .first = (lua_Integer)event->id,
+                             .second = event->status,
                              .text = event->text,
                              .length = event->length});
       break;
@@ -271,6 +277,7 @@ static int open_host(lua_State *L) {
   luaL_setfuncs(L, host_node_functions, 0);
   luaL_setfuncs(L, host_child_functions, 0);
   luaL_setfuncs(L, host_rundir_functions, 0);
+  luaL_setfuncs(L, host_inspect_functions, 0);
   lua_setfield(L, -2, "host");
   return 0;
 }
@@ -342,6 +349,7 @@ host *host_new(const host_options *options, fault *fault) {
   list_init(&made->nodes);
   list_init(&made->rundirs);
   host_loops_init(made);
+  host_watch_init(made);
   host_children_init(made);
   if (host_equip(made, fault)) return made;
   host_dispose(made);
@@ -378,6 +386,7 @@ static void farewell_run(message *carried, void *at) {
   poller_watch_free(host->signals);
   host->signals = NULL;
   timer_stop(&service->timers, &host->tick);
+  timer_stop(&service->timers, &host->watch);
   host_clear(host);
   if (ending) {
     node_set_end(ending, LP_OK, "the engine was closed");

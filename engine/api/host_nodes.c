@@ -12,15 +12,7 @@
 #include "rpc/rpc.h"
 #include "runtime/interrupt.h"
 
-typedef struct hosted_node {
-  list link;       /* host->nodes */
-  hash_link by_id; /* host->nodes_by_id */
-  uint64_t id;
-  hosted_loop *at;
-  bool adopted; /* made by host_adopt */
-} hosted_node;
-
-static hosted_node *find_node(host *host, uint64_t id) {
+hosted_node *host_find_node(host *host, uint64_t id) {
   hash_link *link = hash_find(&host->nodes_by_id, id);
   return link ? list_entry(link, hosted_node, by_id) : NULL;
 }
@@ -43,10 +35,11 @@ static void loop_release(host *host, hosted_loop *hosted) {
 }
 
 void host_node_ended(host *host, uint64_t id) {
-  hosted_node *hosted = find_node(host, id);
+  hosted_node *hosted = host_find_node(host, id);
   if (!hosted || hosted->adopted) return;
   hosted_loop *at = hosted->at;
   leave_node(host, hosted);
+  node_unref(atomic_load(&hosted->node));
   mem_free(hosted);
   loop_release(host, at);
   atomic_fetch_sub(&host->live_nodes, 1);
@@ -60,7 +53,8 @@ typedef struct birth {
   int64_t timeslice;
   terms terms;
   char *name, *key, *argument;
-  event *failure; /* reserved for telling that it came to nothing */
+  hosted_node *hosted; /* there until the node's end was told */
+  event *failure;      /* reserved for telling that it came to nothing */
 } birth;
 
 static void birth_free(birth *birth) {
@@ -86,7 +80,10 @@ static void birth_run(message *carried, void *at) {
                           .timeslice = born->timeslice,
                           .terms = born->terms,
                           .boot = {"lp.runtime", "boot", born->argument, born->length}};
-  if (!core_node(loop, &request, &fault)) {
+  node *made = core_node(loop, &request, &fault);
+  if (made) {
+    atomic_store(&born->hosted->node, node_ref(made));
+  } else {
     atomic_fetch_sub(&loop->node_count, 1);
     engine_end(loop->engine, born->key, LP_UNAVAILABLE, fault.text);
     engine_post_end(loop->engine, born->failure, born->id, fault.status, fault.text);
@@ -137,6 +134,7 @@ static birth *birth_new(lua_State *L, host *host) {
 static lp_status host_place(host *host, hosted_loop *at, birth *born, hosted_node *hosted) {
   uint64_t id = born->id;
   *hosted = (hosted_node){.id = id, .at = at};
+  born->hosted = hosted;
   enter_node(host, hosted);
   atomic_fetch_add(&host->live_nodes, 1);
   atomic_fetch_add(&at->loop->node_count, 1);
@@ -181,6 +179,8 @@ typedef enum order_kind {
   ORDER_STOP,
   ORDER_CANCEL,
   ORDER_KILL,
+  ORDER_PAUSE,
+  ORDER_RESUME,
   ORDER_INTERRUPT,
   ORDER_INTERRUPT_STATEMENTS
 } order_kind;
@@ -208,6 +208,8 @@ static void order_run(message *carried, void *at) {
   }
   if (node && order->kind == ORDER_STOP) node_stop(node);
   if (node && order->kind == ORDER_CANCEL) node_cancel(node, "the program is stopping");
+  if (node && order->kind == ORDER_PAUSE) node_pause(node, true);
+  if (node && order->kind == ORDER_RESUME) node_pause(node, false);
   if (node && order->kind >= ORDER_INTERRUPT)
     node_interrupt(node, order->kind == ORDER_INTERRUPT_STATEMENTS);
   if (node && order->kind == ORDER_KILL) {
@@ -220,7 +222,7 @@ static void order_run(message *carried, void *at) {
 
 static int give_order(lua_State *L, order_kind kind) {
   host *host = host_of(L);
-  hosted_node *hosted = find_node(host, (uint64_t)luaL_checkinteger(L, 1));
+  hosted_node *hosted = host_find_node(host, (uint64_t)luaL_checkinteger(L, 1));
   if (!hosted) return 0;
   order *given = mem_new(sizeof *given);
   if (!given) return failure_raise(L, LP_RESOURCE_EXHAUSTED, "out of memory");
@@ -246,6 +248,15 @@ static int host_kill(lua_State *L) {
   return give_order(L, ORDER_KILL);
 }
 
+/* pause(id), resume(id): while a node is paused none of its tasks runs */
+static int host_pause(lua_State *L) {
+  return give_order(L, ORDER_PAUSE);
+}
+
+static int host_resume(lua_State *L) {
+  return give_order(L, ORDER_RESUME);
+}
+
 /* interrupt(id, statements): ends what the node computes; with `statements` only what was typed at
  * prompts, which then need not compute */
 static int host_interrupt(lua_State *L) {
@@ -256,7 +267,7 @@ static int host_interrupt(lua_State *L) {
 
 /* loop_name(id): of a node's loop, "" for one the engine has chosen; nil: there is none */
 static int host_loop_name(lua_State *L) {
-  hosted_node *hosted = find_node(host_of(L), (uint64_t)luaL_checkinteger(L, 1));
+  hosted_node *hosted = host_find_node(host_of(L), (uint64_t)luaL_checkinteger(L, 1));
   if (!hosted) return 0;
   lua_pushstring(L, hosted->at->loop->name);
   return 1;
@@ -269,7 +280,7 @@ static int host_listen(lua_State *L) {
   address address = {.kind = ADDRESS_UNIX};
   fault fault;
   int fd;
-  hosted_node *hosted = find_node(host, (uint64_t)luaL_checkinteger(L, 1));
+  hosted_node *hosted = host_find_node(host, (uint64_t)luaL_checkinteger(L, 1));
   uint64_t id = hosted ? hosted->id : host->service;
   loop *at = hosted ? hosted->at->loop : host->engine.service;
   if (!hosted && luaL_checkinteger(L, 1) != 0)
@@ -301,11 +312,10 @@ static int host_free_port(lua_State *L) {
 }
 
 const luaL_Reg host_node_functions[] = {
-    {"start", host_start},         {"stop", host_stop},
-    {"cancel", host_cancel},       {"kill", host_kill},
-    {"listen", host_listen},       {"unlisten", host_unlisten},
-    {"free_port", host_free_port}, {"loop_name", host_loop_name},
-    {"interrupt", host_interrupt}, {NULL, NULL},
+    {"start", host_start},         {"stop", host_stop},           {"cancel", host_cancel},
+    {"kill", host_kill},           {"listen", host_listen},       {"unlisten", host_unlisten},
+    {"free_port", host_free_port}, {"loop_name", host_loop_name}, {"interrupt", host_interrupt},
+    {"pause", host_pause},         {"resume", host_resume},       {NULL, NULL},
 };
 
 /* ---- the node of the creator's own loop ------------------------------------- */
@@ -344,6 +354,7 @@ static void forgetting_run(message *carried, void *at) {
     if (!hosted->adopted) continue;
     leave_node(host, hosted);
     host_loop_drop(host, hosted->at);
+    node_unref(atomic_load(&hosted->node));
     mem_free(hosted);
     atomic_fetch_sub(&host->live_nodes, 1);
   }

@@ -10,6 +10,15 @@
 #include "net/poller.h"
 #include "process/printer.h"
 #include "runtime/failure.h"
+#include "runtime/node.h"
+
+/* What the watchdog knows of a loop. */
+typedef struct watched {
+  uint64_t resumes; /* when it was looked at last */
+  int64_t since;    /* that was so first; 0: no Lua ran */
+  int64_t asked_at; /* the loop was asked what it does; 0: not yet */
+  bool said;
+} watched;
 
 /* A loop that hosts nodes of this process. */
 typedef struct hosted_loop {
@@ -18,8 +27,19 @@ typedef struct hosted_loop {
   int nodes;     /* of host->nodes that live there */
   bool shared;   /* by name, or because there are more nodes than threads */
   bool foreign;  /* the main thread's: not ours to end */
+  watched watched;
   uint64_t seen; /* resumes at the last tick */
 } hosted_loop;
+
+/* A node of this process, from its start until its end was told. */
+typedef struct hosted_node {
+  list link;       /* host->nodes */
+  hash_link by_id; /* host->nodes_by_id */
+  uint64_t id;
+  hosted_loop *at;
+  bool adopted;         /* made by host_adopt */
+  _Atomic(node *) node; /* a reference, once it is born: for its published fields only */
+} hosted_node;
 
 struct host {
   engine engine;
@@ -33,6 +53,7 @@ struct host {
   int events;    /* registry reference of the service's handler */
   timer partial; /* prints partial lines of children */
   timer tick;
+  timer watch;      /* the watchdog's */
   int64_t slice_ns; /* between ticks */
   poller_watch *signals;
   bool closing;          /* host_free is at work */
@@ -71,6 +92,16 @@ void host_loop_slice(host *host, hosted_loop *hosted, int64_t slice_ns);
 /* Forgets a loop, and ends it when it is ours. It has no node any more. */
 void host_loop_drop(host *host, hosted_loop *hosted);
 
+/* The node of this id, or NULL. */
+hosted_node *host_find_node(host *host, uint64_t id);
+/* The watchdog's timer, stopped at first, and its start. */
+void host_watch_init(host *host);
+void host_watch_start(host *host);
+/* Seconds for which the loop has been running the same piece of Lua, as far as was seen. */
+double host_watch_seconds(const hosted_loop *hosted);
+/* Words of the engine itself, past the printer when that finds no memory. */
+void host_say(host *host, const char *text, size_t length);
+
 /* Forgets a node that has ended, and its loop with it when that has no other. */
 void host_node_ended(host *host, uint64_t id);
 
@@ -85,6 +116,6 @@ void host_rundirs_clear(host *host);
 
 /* Functions for lp.core.host, one list a file. */
 extern const luaL_Reg host_node_functions[], host_child_functions[], host_rundir_functions[],
-    host_journal_functions[];
+    host_inspect_functions[], host_journal_functions[];
 
 #endif

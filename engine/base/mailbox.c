@@ -94,6 +94,11 @@ bool mailbox_empty(const mailbox *box) {
   return (!control || control == &closed_mark) && (!mail || mail == &closed_mark);
 }
 
+bool mailbox_has_mail(const mailbox *box) {
+  message *mail = atomic_load(&box->lanes[MAILBOX_MAIL]);
+  return mail && mail != &closed_mark;
+}
+
 bool mailbox_sleep(mailbox *box) {
   atomic_store(&box->sleeping, 1);
   if (mailbox_empty(box)) return true;

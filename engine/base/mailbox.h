@@ -34,6 +34,7 @@ void mailbox_wake(mailbox *box);
 /* The receiver's side. Runs what is in the lane, oldest first; true if there was any. */
 bool mailbox_run(mailbox *box, mailbox_lane lane, void *loop);
 bool mailbox_empty(const mailbox *box);
+bool mailbox_has_mail(const mailbox *box); /* from any thread */
 /* Announces that the receiver is about to sleep on mailbox_fd; false when something came
  * meanwhile (then it must not sleep). */
 bool mailbox_sleep(mailbox *box);

@@ -81,27 +81,21 @@ typedef struct outgoing {
   int method, first; /* indices: the name, the first argument */
   bool waits;        /* for a server that is not there yet */
   int64_t due;
+  meter *meter; /* of the method, or NULL */
 } outgoing;
 
 static int call_go(lua_State *L, int64_t due);
 
-/* Takes the credit of a call of `bytes`. */
-HOT_INLINE void charge(peer *peer, pending *call, size_t bytes) {
-  peer->window--;
-  peer->window_bytes -= (int64_t)bytes;
-  if (call) call->bytes = bytes;
-}
-
-/* The same for one that waits for its link. */
-static lp_status keep_written(peer *peer, pending *call, bool waits, buffer *out, size_t start,
-                              fault *fault) {
+/* Keeps the call written from `start` for the link that is to come. */
+static lp_status keep_written(peer *peer, pending *call, const outgoing *what, buffer *out,
+                              size_t start, fault *fault) {
   size_t bytes = out->length - start;
   peer_write_sent(peer, out, start);
-  if (!connecting_add(peer, start, call, waits)) {
+  if (!connecting_add(peer, start, call, what->waits)) {
     peer_write_undo(peer, start);
     return fault_set(fault, LP_RESOURCE_EXHAUSTED, "no memory for a call");
   }
-  charge(peer, call, bytes);
+  pending_charge(peer, call, what->meter, bytes);
   return LP_OK;
 }
 
@@ -118,7 +112,7 @@ HOT_INLINE bool write_small(lua_State *L, peer *peer, pending *call, const outgo
   uint8_t *end = codec_put_small(L, what->first, lua_gettop(L) - what->first + 1, &peer->rpc->codec,
                                  body, out->data + out->capacity);
   if (!end) return false;
-  charge(peer, call, (size_t)(end - start));
+  pending_charge(peer, call, what->meter, (size_t)(end - start));
   peer_small_end(peer, out, end);
   return true;
 }
@@ -144,8 +138,8 @@ static lp_status write_call(lua_State *L, peer *peer, pending *call, const outgo
     peer_write_undo(peer, start);
     return status;
   }
-  if (peer->state != PEER_OPEN) return keep_written(peer, call, what->waits, out, start, fault);
-  charge(peer, call, out->length - start);
+  if (peer->state != PEER_OPEN) return keep_written(peer, call, what, out, start, fault);
+  pending_charge(peer, call, what->meter, out->length - start);
   peer_write_sent(peer, out, start);
   return LP_OK;
 }
@@ -168,6 +162,10 @@ static void call_abandon(task *task) {
   pending *abandoned = task->waiting_for;
   pending_give_up(abandoned);
   pending_free(abandoned);
+}
+
+const pending *client_awaited(const task *task) {
+  return task->abandon == call_abandon ? task->waiting_for : NULL;
 }
 
 static int raise_deadline(lua_State *L, int method) {
@@ -248,6 +246,13 @@ static int call_retry(lua_State *L, int status, lua_KContext due) {
   return call_go(L, due);
 }
 
+/* Of the method whose name is at `index`. */
+static meter *meter_of(lua_State *L, rpc *rpc, int index) {
+  size_t length;
+  const char *name = lua_tolstring(L, index, &length);
+  return meter_get(&rpc->made, name, length);
+}
+
 static bool has_credit(const peer *peer) {
   return peer->window > 0 && peer->window_bytes > 0;
 }
@@ -265,7 +270,8 @@ static int call_go(lua_State *L, int64_t due) {
     list_push(&peer->waiters, &task->link);
     return task_yield(L, task, due, due, call_retry);
   }
-  const outgoing what = {AT_METHOD, AT_FIRST, !client->hasty, due};
+  const outgoing what = {AT_METHOD, AT_FIRST, !client->hasty, due,
+                         meter_of(L, peer->rpc, AT_METHOD)};
   if (client->mode == MODE_CALL) return call_wait(L, peer, &what, call_end);
   if (client->mode == MODE_FUTURES) return call_future(L, peer, &what);
   return call_notify(L, peer, &what);
@@ -280,7 +286,7 @@ static int64_t call_due(lua_State *L, const client *client) {
   return own < due ? own : due;
 }
 
-/* client:method(...): upvalue 1 is the name. */
+/* client:method(...): upvalue 1 is the name, 2 its meter. */
 static int method_call(lua_State *L) {
   client *client = client_at(L, 1);
   if (!client)
@@ -288,7 +294,8 @@ static int method_call(lua_State *L) {
                       lua_tostring(L, lua_upvalueindex(1)));
   peer *peer = client->peer;
   if (client->mode == MODE_CALL && peer->state == PEER_OPEN && has_credit(peer) && !client->hasty) {
-    const outgoing what = {lua_upvalueindex(1), AT_METHOD, !client->hasty, call_due(L, client)};
+    const outgoing what = {lua_upvalueindex(1), AT_METHOD, !client->hasty, call_due(L, client),
+                           lua_touserdata(L, lua_upvalueindex(2))};
     return call_wait(L, peer, &what, method_end);
   }
   lua_pushvalue(L, lua_upvalueindex(1));
@@ -359,7 +366,8 @@ static int make_method(lua_State *L) {
   luaL_checktype(L, 2, LUA_TSTRING);
   refuse_reserved(L, 2);
   lua_pushvalue(L, 2);
-  lua_pushcclosure(L, method_call, 1);
+  lua_pushlightuserdata(L, meter_of(L, rpc_of(L), 2));
+  lua_pushcclosure(L, method_call, 2);
   lua_Integer known = methods_known(L);
   if (known >= METHOD_CACHE) return 1;
   lua_pushinteger(L, known + 1);

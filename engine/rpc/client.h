@@ -18,6 +18,8 @@ size_t client_encode(uint8_t *out, size_t size, const peer *peer);
  * length, 0: these bytes are no client. */
 size_t client_decode(const uint8_t *data, size_t length, char *text);
 extern const luaL_Reg client_functions[];
+/* The call a task waits for, or NULL. */
+const pending *client_awaited(const task *task);
 extern const codec_hooks client_codec_hooks;
 
 /* ---- answers: client_answer.c ----------------------------------------------- */

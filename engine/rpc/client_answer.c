@@ -63,6 +63,7 @@ HOT_INLINE void answer_end(lua_State *L, pending *pending, bool ok, int count) {
     task_wake(task, count);
   }
   pending->peer->rpc->answering = NULL;
+  meter_end(&pending->peer->made, &pending->watch, !ok);
   pending_recycle(pending);
 }
 
@@ -122,6 +123,7 @@ void client_lose(rpc *rpc, pending *begun) {
   pending *lost = rpc->answering;
   if (!lost) return;
   rpc->answering = NULL;
+  meter_end(&lost->peer->made, &lost->watch, true);
   if (lost->task) {
     task_fail(lost->task, LP_RESOURCE_EXHAUSTED, text);
   } else {

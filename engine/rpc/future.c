@@ -76,6 +76,12 @@ static void waiter_remove(task *task) {
   }
 }
 
+bool future_awaited(const task *task, const pending **call) {
+  if (task->abandon != waiter_remove) return false;
+  *call = ((const future *)task->waiting_for)->call;
+  return true;
+}
+
 static void waiter_add(lua_State *L, future *future, task *task) {
   if (future->waiter_count == future->waiter_size) {
     int size = future->waiter_size ? future->waiter_size * 2 : 2;

@@ -17,6 +17,8 @@ void future_settle(lua_State *L, int index, bool ok, int count);
 /* Which call it stands for, so that cancel can reach it. */
 void future_attach(future *future, pending *pending);
 void future_attach_task(future *future, task *task);
+/* Does the task wait for a future? Then `call` is the call it stands for, or NULL. */
+bool future_awaited(const task *task, const pending **call);
 /* What it stands for was lost: settles without running Lua. `text` is static. */
 void future_abandon(node *node, future *future, lp_status status, const char *text);
 /* It failed, and nobody has asked for its outcome. */

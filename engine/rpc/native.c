@@ -110,9 +110,7 @@ static lp_status put_call(peer *peer, const native_call *call, pending *made, fa
     peer_write_undo(peer, start);
     return fault_set(fault, LP_RESOURCE_EXHAUSTED, "no memory for a call");
   }
-  peer->window--;
-  peer->window_bytes -= (int64_t)bytes;
-  if (made) made->bytes = bytes;
+  pending_charge(peer, made, meter_get(&peer->rpc->made, call->method, call->method_length), bytes);
   return LP_OK;
 }
 

@@ -44,6 +44,7 @@ peer *peer_new(rpc *rpc, const char *target, const char *name) {
   made->granted.calls = peer_window(TERMS_CALLS);
   made->window = made->granted.calls;
   made->window_bytes = made->granted.bytes;
+  made->made.off = made->served.off = rpc->node->engine->metrics_off;
   made->next_id = fault_point_setting(FAULT_FIRST_ID, 1);
 #ifdef LP_FAULTS
   list_init(&made->late_frames);
@@ -76,6 +77,8 @@ void peer_unref(peer *peer) {
   peer_faults_forget(peer);
   link_close(&peer->wire);
   frame_splitter_fini(&peer->splitter);
+  link_meter_fini(&peer->made);
+  link_meter_fini(&peer->served);
   mem_free(peer->slots);
   mem_free(peer->target);
   mem_free(peer->name);
@@ -446,6 +449,8 @@ static void peer_receive(peer *peer, const uint8_t *data, size_t length, bool st
   arrival.length = length;
   arrival.stored = stored;
   arrival.status = LP_OK;
+  peer->served.bytes += length;
+  peer->active_at = peer->rpc->node->loop->now;
   peer_ref(peer);
   /* Only memory can have run out; the frames behind the one that met it are lost. */
   if (!node_enter(peer->rpc->node, take_frames, &arrival, &arrival.fault)) {
@@ -527,6 +532,7 @@ void peer_write_end(peer *peer, size_t start) {
 
 void peer_write_sent(peer *peer, buffer *out, size_t start) {
   frame_end(out, !peer->foreign, start);
+  peer->made.bytes += out->length - start;
   peer->frame_start = 0;
   if (peer->state == PEER_OPEN) loop_dirty(peer->rpc->node->loop, &peer->flushable);
 }

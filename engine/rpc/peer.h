@@ -6,6 +6,7 @@
 
 #include "base/fault_point.h"
 #include "net/link.h"
+#include "rpc/meter.h"
 #include "rpc/rpc.h"
 #include "wire/frame_small.h"
 
@@ -55,6 +56,9 @@ struct peer {
   int64_t window_bytes; /* the same in bytes; below 0 after a large one */
   uint32_t consumed;    /* notifications from there handled since the last credit */
   size_t consumed_bytes;
+  link_meter made;   /* calls from here to there */
+  link_meter served; /* and from there to here */
+  int64_t active_at; /* when something came from there last */
   uint32_t handling; /* calls from there that are held or handled here */
   uint32_t late;     /* calls given up that have not been answered yet */
   size_t late_bytes; /* of those */
@@ -146,6 +150,7 @@ static inline buffer *peer_small_begin(peer *peer, size_t bytes) {
 }
 static inline void peer_small_end(peer *peer, buffer *out, const uint8_t *end) {
   frame_small_end(out->data + out->length, end);
+  peer->made.bytes += (size_t)(end - out->data) - out->length;
   out->length = (size_t)(end - out->data);
   loop_dirty(peer->rpc->node->loop, &peer->flushable);
 }

@@ -51,6 +51,7 @@ pending *pending_new(peer *peer) {
   made->id = peer->next_id++;
   made->bytes = 0;
   made->waits = true;
+  made->watch.began = 0;
   made->task = NULL;
   made->future = LUA_NOREF;
   made->answered = NULL;
@@ -68,6 +69,7 @@ int64_t pending_due(const pending *pending) {
 
 void pending_give_up(pending *pending) {
   peer *peer = pending->peer;
+  meter_end(&peer->made, &pending->watch, true);
   if (connecting_drop(peer, pending)) return;
   hello_cancel(peer, pending->id);
   peer->late++;

@@ -11,9 +11,10 @@ struct pending {
   uint32_t id;
   size_t bytes; /* credit that comes back with the answer */
   bool waits;   /* for a server that is not there yet (wait_for_ready) */
-  task *task;   /* NULL: a future's */
-  int future;   /* registry reference of the future's userdata */
-  timer timer;  /* a future's deadline */
+  stopwatch watch;
+  task *task;  /* NULL: a future's */
+  int future;  /* registry reference of the future's userdata */
+  timer timer; /* a future's deadline */
   /* Instead of task and future: the call was made in C, see native.h. */
   void (*answered)(void *owner, const frame *frame, lp_status status, const char *text);
   void *owner;
@@ -31,6 +32,19 @@ int64_t pending_due(const pending *pending);
  * which answers all the same, and has the call's credit come back with that answer. pending_free or
  * client_fail follows. */
 void pending_give_up(pending *pending);
+/* Takes the credit of a call of `bytes` that has been written, and counts it as one of `meter`'s
+ * method (or NULL). `call` NULL: a notification. */
+static inline void pending_charge(peer *peer, pending *call, meter *meter, size_t bytes) {
+  peer->window--;
+  peer->window_bytes -= (int64_t)bytes;
+  if (call) {
+    call->bytes = bytes;
+    meter_begin(&peer->made, meter, peer->rpc->node->loop->now, &call->watch);
+  } else {
+    peer->made.calls++;
+    if (meter) meter->calls++;
+  }
+}
 /* The bytes whose credit an answer brings back: those of `found`, or when it comes too late
  * (NULL) a share of what was given up, so that in the end all is back. */
 size_t pending_credit(peer *peer, const pending *found);

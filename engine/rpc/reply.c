@@ -86,7 +86,7 @@ static int reply_gc(lua_State *L) {
   if (server_can_answer(call)) {
     char text[FAULT_TEXT];
     snprintf(text, sizeof text, "no reply: the handler of %s (%s) lost the reply it deferred",
-             call->method, reply->place);
+             call_method(call), reply->place);
     server_refuse(call->peer, call->id, LP_INTERNAL, text);
   }
   settle(reply);

@@ -10,10 +10,12 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "net/listener.h"
+#include "rpc/busy.h"
 #include "rpc/client.h"
 #include "rpc/future.h"
 #include "rpc/hello.h"
 #include "rpc/methods.h"
+#include "rpc/overview.h"
 #include "rpc/pending.h"
 #include "rpc/reply.h"
 #include "rpc/server.h"
@@ -117,7 +119,7 @@ static void spawn_lost(task *task, lp_status status, const char *text) {
   luaL_unref(L, LUA_REGISTRYINDEX, reference);
 }
 
-static const task_kind spawn_kind = {.done = spawn_done, .lost = spawn_lost};
+static const task_kind spawn_kind = {.name = "spawned", .done = spawn_done, .lost = spawn_lost};
 
 static task *spawn(lua_State *L, int nargs, int reference) {
   task *made = task_new(L, &spawn_kind, (void *)(intptr_t)reference);
@@ -252,6 +254,7 @@ bool rpc_open(node *node, terms terms, fault *fault) {
   }
   made->node = node;
   made->terms = terms;
+  made->born = clock_now();
   made->terms.calls = peer_window(terms.calls);
   made->max_held_bytes = TERMS_PENDING_BYTES;
   made->max_answer_bytes = TERMS_ANSWER_BYTES;
@@ -346,6 +349,8 @@ static void rpc_on_free(node *node) {
   }
   hash_fini(&rpc->by_target);
   mem_free(rpc->codec.strings);
+  meters_fini(&rpc->made);
+  meters_fini(&rpc->served);
   mem_free(rpc->circle);
   mem_free(rpc);
   node->upper = NULL;
@@ -355,4 +360,6 @@ const node_hooks rpc_hooks = {.on_stop = rpc_on_stop,
                               .on_idle = rpc_on_idle,
                               .on_attend = rpc_on_attend,
                               .on_close = rpc_on_close,
-                              .on_free = rpc_on_free};
+                              .on_free = rpc_on_free,
+                              .on_inspect = overview_write,
+                              .on_busy = busy_tell};

@@ -6,6 +6,7 @@
 
 #include <lua.h>
 
+#include "rpc/meter.h"
 #include "runtime/node.h"
 #include "runtime/task.h"
 #include "runtime/terms.h"
@@ -59,6 +60,12 @@ typedef struct rpc {
   size_t max_held_bytes, max_answer_bytes, held_bytes;
   terms terms; /* what this node takes from each caller */
   uint64_t met[BOUND_COUNT];
+  meters made, served; /* by method: calls from here, and handled here */
+  uint64_t refused;    /* calls that were not begun, for whatever reason */
+  int64_t born;
+  int64_t arrived_at;            /* when the call that is being dispatched came; 0: now */
+  uint64_t watched;              /* times the watchdog has spoken */
+  bool unhealthy;                /* the instance says so */
   bool stopped;                  /* the instance stopped its server */
   methods_found found;           /* the method of the last call in these bytes */
   task *preparing;               /* is being given its arguments */

@@ -22,7 +22,7 @@ typedef struct held {
   struct held *next;
   peer *peer;
   uint32_t session;
-  int64_t due;
+  int64_t due, arrived_at;
   frame frame; /* its pointers lead into `bytes` */
   uint8_t bytes[];
 } held;
@@ -103,6 +103,7 @@ lp_status server_answer(lua_State *L, call *call, int first, fault *fault) {
     return status;
   }
   peer_write_end(peer, start);
+  call->failed = false;
   return LP_OK;
 }
 
@@ -114,7 +115,7 @@ void server_answer_error(lua_State *L, call *call, int index) {
   if (peer->foreign)
     text = luaL_tolstring(L, index, &length);
   else
-    remote_prepare(L, index, peer->rpc, call->method);
+    remote_prepare(L, index, peer->rpc, call_method(call));
   buffer *out = peer_write_begin(peer, &start);
   if (out && frame_begin_response(out, !peer->foreign, call->id, true, &at) &&
       (text ? frame_put_string(out, text, length) : remote_write(L, peer->rpc, out)) &&
@@ -136,6 +137,7 @@ void server_release(call *call) {
   if (call->holder) *call->holder = NULL;
   timer_stop(&rpc->node->loop->timers, &call->deadline);
   call->peer->handling--;
+  meter_end(&call->peer->served, &call->watch, call->failed);
   peer_unref(call->peer);
   if (rpc->free_call_count >= SERVER_IDLE_CALLS) {
     mem_free(call);
@@ -149,7 +151,7 @@ void server_release(call *call) {
 /* An error in a notification's handler has nobody to go to: it is logged. */
 static void log_error(lua_State *L, call *call, int index) {
   const char *text = luaL_tolstring(L, index, NULL);
-  rpc_log(L, "error in the handler of notification %s: %s", call->method, text);
+  rpc_log(L, "error in the handler of notification %s: %s", call_method(call), text);
   lua_pop(L, 1);
 }
 
@@ -193,6 +195,8 @@ static void call_done(lua_State *L, task *task, bool ok, int first) {
       failure_push(L, fault.status, fault.text);
     }
     if (!ok) server_answer_error(L, call, first);
+  } else if (ok && call->notify) {
+    call->failed = false;
   }
   call_left(task, call, later);
 }
@@ -209,7 +213,12 @@ static void call_lost(task *task, lp_status status, const char *text) {
   call_left(task, call, false);
 }
 
-const task_kind server_call_kind = {.done = call_done, .lost = call_lost, .is_call = true};
+const task_kind server_call_kind = {
+    .name = "handler", .done = call_done, .lost = call_lost, .is_call = true};
+
+const call *server_call_of(const task *task) {
+  return task->kind == &server_call_kind ? task->context : NULL;
+}
 
 call *server_call(lua_State *L) {
   task *task = node_of(L)->current;
@@ -319,10 +328,11 @@ call *server_call_new(peer *peer, const frame *frame) {
   made->holder = NULL;
   list_init(&made->link);
   timer_init(&made->deadline, call_expired);
-  size_t length = frame->method_length < sizeof made->method - 1 ? frame->method_length
-                                                                 : sizeof made->method - 1;
-  memcpy(made->method, frame->method, length);
-  made->method[length] = 0;
+  made->failed = true;
+  meter *meter = meter_get(&rpc->served, frame->method, frame->method_length);
+  meter_begin(&peer->served, meter, rpc->node->loop->now, &made->watch);
+  if (rpc->arrived_at) made->watch.began = rpc->arrived_at;
+  rpc->arrived_at = 0;
   return made;
 }
 
@@ -336,6 +346,7 @@ call *server_begin(peer *peer, const frame *frame, int64_t due) {
 
 static void refuse(lua_State *L, peer *peer, const frame *frame, lp_status status,
                    const char *text) {
+  peer->rpc->refused++;
   if (frame->kind == FRAME_REQUEST) {
     server_refuse(peer, frame->id, status, text);
   } else {
@@ -357,6 +368,7 @@ static void hold(lua_State *L, peer *peer, const frame *frame, int64_t due) {
   kept->peer = peer_ref(peer);
   kept->session = peer->session;
   kept->due = due;
+  kept->arrived_at = rpc->node->loop->now;
   kept->frame = *frame;
   kept->frame.method = (const char *)memcpy(at, frame->method, frame->method_length);
   kept->frame.body = memcpy(at + frame->method_length, frame->body, frame->body_length);
@@ -371,6 +383,11 @@ static void hold(lua_State *L, peer *peer, const frame *frame, int64_t due) {
   if (!rpc->serving && frame->kind == FRAME_REQUEST) circle_held(peer, frame->id);
 }
 
+void server_each_held(const rpc *rpc, server_held_fn fn, void *owner) {
+  for (const held *each = rpc->held; each; each = each->next)
+    fn(owner, each->peer, &each->frame, each->arrived_at, each->due);
+}
+
 void server_tell_held(rpc *rpc, const char *list) {
   for (held *each = rpc->held; each; each = each->next)
     if (each->frame.kind == FRAME_REQUEST && each->session == each->peer->session)
@@ -380,6 +397,7 @@ void server_tell_held(rpc *rpc, const char *list) {
 void server_run(task *task, call *call, int nargs, int64_t due) {
   task->context = call;
   call->task = task;
+  task->label = call_method(call);
   task->deadline = due;
   if (due != CLOCK_NEVER) timer_start(&task->node->loop->timers, &call->deadline, due);
   call->peer->rpc->running++;
@@ -555,6 +573,8 @@ void server_request(lua_State *L, peer *peer, const frame *frame) {
 static void dispatch_held(lua_State *L, held *next) {
   if (next->session != next->peer->session) return;
   if (next->due > clock_now()) {
+    rpc *rpc = next->peer->rpc;
+    rpc->arrived_at = next->arrived_at;
     dispatch(L, next->peer, &next->frame, next->due);
     return;
   }

@@ -18,8 +18,14 @@ typedef struct call {
   struct reply *reply;  /* what it comes through, or NULL */
   struct call **holder; /* cleared when the call is over; or NULL */
   timer deadline;       /* ends it, if the caller gave it a time */
-  char method[40];      /* for messages; cut */
+  bool failed;          /* no answer but an error has been given */
+  stopwatch watch;
 } call;
+
+/* The name of its method, for messages. */
+static inline const char *call_method(const call *call) {
+  return call->watch.meter ? call->watch.meter->name : "(unknown)";
+}
 
 /* A request or notification came; in node_enter. `frame` points into the link's bytes. */
 void server_request(lua_State *L, peer *peer, const frame *frame);
@@ -48,6 +54,12 @@ void server_open(lua_State *L, rpc *rpc);
 void server_continue(lua_State *L, rpc *rpc);
 /* The call the running task handles, or NULL. */
 call *server_call(lua_State *L);
+/* The call that a task handles, or NULL. */
+const call *server_call_of(const task *task);
+/* Calls `fn` with each call that waits for its handler. */
+typedef void (*server_held_fn)(void *owner, const peer *peer, const frame *frame,
+                               int64_t arrived_at, int64_t due);
+void server_each_held(const rpc *rpc, server_held_fn fn, void *owner);
 /* May its answer still be sent? */
 bool server_can_answer(const call *call);
 /* Answers with the values from `first` up; not ok: they could not be sent, and were not. */

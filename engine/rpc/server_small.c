@@ -59,5 +59,6 @@ bool server_small_answer(lua_State *L, call *call, int first) {
                                  out->data + out->capacity);
   if (!end) return false;
   peer_small_end(peer, out, end);
+  call->failed = false;
   return true;
 }

@@ -21,6 +21,7 @@ typedef enum event_kind {
   EVENT_NODE_ENDED, /* id, name = key, status, text */
   EVENT_OUTPUT,     /* id, status = stream (1 or 2), text of length bytes */
   EVENT_LOG,        /* id, status = level, text */
+  EVENT_ANSWER,     /* id = ticket, status, text of length bytes; see inspect.h */
   EVENT_SIGNAL      /* status = signal number */
 } event_kind;
 
@@ -57,6 +58,7 @@ typedef struct engine {
   atomic_size_t output_queued; /* bytes of EVENT_OUTPUT and EVENT_LOG not yet printed */
   atomic_size_t logs_dropped;  /* lines, since that was last said */
   int64_t spin_ns;             /* of loops for nodes, see loop.h */
+  bool metrics_off;            /* calls are counted, but not timed; set before nodes are made */
 } engine;
 
 bool engine_init(engine *engine);

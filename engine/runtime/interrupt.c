@@ -23,15 +23,38 @@ enum { INSIST_NS = 200000000 };
 
 static void interrupt_hook(lua_State *L, lua_Debug *activation);
 
+/* Within the signal handler: "NODE" or "NODE LABEL" of what runs, for those who get no answer. */
+static void tell_where(loop *here, lua_State *L) {
+  uint64_t words[LOOP_WHERE] = {0};
+  char *out = (char *)words, *end = out + sizeof words - 1;
+  const node *node = node_of(L);
+  const task *task = node->current;
+  for (const char *c = node->name; c && *c && out < end; c++) *out++ = *c;
+  if (task && task->label && out < end) *out++ = ' ';
+  for (const char *c = task ? task->label : NULL; c && *c && out < end; c++) *out++ = *c;
+  for (int i = 0; i < LOOP_WHERE; i++)
+    atomic_store_explicit(&here->where[i], words[i], memory_order_relaxed);
+}
+
 static void interrupt_signal(int number) {
   (void)number;
   loop *here = thread_loop;
   if (!here) return;
   lua_State *L = atomic_load_explicit(&here->running, memory_order_relaxed);
-  if (L)
+  if (L) {
+    tell_where(here, L);
     lua_sethook(L, interrupt_hook, LUA_MASKCOUNT, 1);
-  else if (here->work_until)
+  } else if (here->work_until) {
     atomic_fetch_or(&here->interrupt, INTERRUPT_SLICE); /* it came early */
+  }
+}
+
+void interrupt_where(const loop *loop, char *out) {
+  uint64_t words[LOOP_WHERE];
+  for (int i = 0; i < LOOP_WHERE; i++)
+    words[i] = atomic_load_explicit(&loop->where[i], memory_order_relaxed);
+  memcpy(out, words, sizeof words);
+  out[sizeof words - 1] = 0;
 }
 
 void interrupt_install(void) {
@@ -133,7 +156,7 @@ static void interrupt_hook(lua_State *L, lua_Debug *activation) {
     hook_kill(L, node);
   } else if (node->interrupted && node->interrupted == node->current) {
     hook_interrupt(L, node);
-  } else if (reasons & INTERRUPT_SLICE && node_can_yield(node, L)) {
+  } else if ((reasons & INTERRUPT_SLICE || node->paused) && node_can_yield(node, L)) {
     node->mark = MARK_SLICE;
     lua_yield(L, 0);
   }

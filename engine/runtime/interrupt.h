@@ -28,6 +28,10 @@ loop *interrupt_thread(loop *loop);
  * slice (INTERRUPT_SLICE) even while it computes. */
 void interrupt_send(loop *loop, int reason);
 
+/* From any thread: which node computed at the last interrupt, and its method: "worker/0 step".
+ * `out` has room for LOOP_WHERE words of 8 bytes. May be torn when interrupts follow each other. */
+void interrupt_where(const loop *loop, char *out);
+
 /* Around every entry into Lua, user coroutines included: `L` is what runs now (NULL: no
  * Lua). Arms the hook when an interrupt is waiting. */
 void interrupt_arm(loop *loop, lua_State *L); /* its rare half */

@@ -33,6 +33,7 @@ enum { LOOP_TURN_RESUMES = 256, LOOP_TURN_NS = 200000 };
 
 /* Reasons for an interrupt, bits of loop.interrupt. */
 enum { INTERRUPT_CONTROL = 1, INTERRUPT_SLICE = 2 };
+enum { LOOP_WHERE = 12 };
 
 typedef struct loop {
   struct engine *engine;
@@ -64,6 +65,9 @@ typedef struct loop {
   atomic_uint_fast64_t resumes; /* counts every entry into Lua */
   atomic_int node_count;        /* also reserved places of nodes under way */
   atomic_bool ended;            /* the thread is about to return */
+  atomic_uint_fast64_t watched; /* `resumes` + 1 when on_busy was called last and said so */
+  atomic_bool answered;         /* on_busy was called since the watchdog asked last */
+  atomic_uint_fast64_t where[LOOP_WHERE]; /* see interrupt_where */
 } loop;
 
 /* A loop without thread, to be turned by its creator's thread; NULL with fault. */

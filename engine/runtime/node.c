@@ -49,6 +49,7 @@ static int open_state(lua_State *L) {
 
 static void node_free(node *node) {
   if (!node) return;
+  atomic_store(&node->state, NODE_ENDED);
   if (node->L) lua_close(node->L);
   if (node->hooks && node->hooks->on_free) node->hooks->on_free(node);
   for (int i = 0; i < node->task_slots; i++)
@@ -63,7 +64,17 @@ static void node_free(node *node) {
   mem_free(node->key);
   mem_free(node->end_text);
   mem_free(node->end_trace);
-  mem_free(node);
+  node->name = node->key = node->end_text = node->end_trace = NULL;
+  node_unref(node);
+}
+
+node *node_ref(node *node) {
+  atomic_fetch_add(&node->references, 1);
+  return node;
+}
+
+void node_unref(node *node) {
+  if (node && atomic_fetch_sub(&node->references, 1) == 1) mem_free(node);
 }
 
 static node *node_blank(loop *loop, const char *name, const char *key, const node_hooks *hooks) {
@@ -73,6 +84,7 @@ static node *node_blank(loop *loop, const char *name, const char *key, const nod
   list_init(&made->ready_link);
   list_init(&made->ready);
   list_init(&made->idle);
+  atomic_init(&made->references, 1);
   made->engine = loop->engine;
   made->loop = loop;
   made->hooks = hooks;
@@ -188,7 +200,13 @@ void node_attend(node *node) {
   node_ready(node);
 }
 
+void node_pause(node *node, bool paused) {
+  node->paused = paused;
+  if (!paused) node_ready(node);
+}
+
 void node_stop(node *node) {
+  node->paused = false;
   if (atomic_exchange(&node->stopping, true)) return;
   node->stop_pending = true;
   node_ready(node);
@@ -251,6 +269,7 @@ static bool node_finish(node *node) {
 
 int node_run(node *node, int budget) {
   int done = 0;
+  if (node->paused && !node->killed) return 0;
   if (node->attend && !node->killed) {
     node->attend = false;
     if (node->hooks->on_attend) node->hooks->on_attend(node);
@@ -259,7 +278,7 @@ int node_run(node *node, int budget) {
     node->stop_pending = false;
     if (node->hooks->on_stop) node->hooks->on_stop(node);
   }
-  while (done < budget && !node->killed && !list_empty(&node->ready)) {
+  while (done < budget && !node->killed && !node->paused && !list_empty(&node->ready)) {
     task *next = node->sliced ? node->sliced : list_entry(node->ready.next, task, link);
     if (node->timeslice && !node->sliced) node->slice_began = clock_now();
     node->sliced = NULL;
@@ -272,7 +291,7 @@ int node_run(node *node, int budget) {
   }
   if (list_empty(&node->ready) && !node->killed && node->hooks->on_idle) node->hooks->on_idle(node);
   if (node_finish(node)) return done;
-  if (!list_empty(&node->ready)) node_ready(node);
+  if (!list_empty(&node->ready) && !node->paused) node_ready(node);
   return done;
 }
 

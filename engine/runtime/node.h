@@ -15,6 +15,7 @@
 
 struct engine;
 struct lines;
+struct writer;
 struct task;
 typedef struct node node;
 
@@ -41,6 +42,11 @@ typedef struct node_hooks {
   void (*on_idle)(node *node);   /* none of its tasks is ready; may run Lua */
   void (*on_close)(node *node);  /* before the interpreter is closed: let go of links */
   void (*on_free)(node *node);   /* after it was closed */
+  /* One of its tasks computes, since so many seconds. True: that was said, or is no matter. May
+   * be within an interrupt: must run no Lua. */
+  bool (*on_busy)(node *node, double seconds);
+  /* Writes what it is asked about (inspect.h) as one value; false: unknown. Must run no Lua. */
+  bool (*on_inspect)(node *node, const char *what, struct writer *out);
 } node_hooks;
 
 struct node {
@@ -74,6 +80,7 @@ struct node {
   bool killed;            /* to be closed as soon as no frame of it is on the C stack */
   bool stop_pending;      /* on_stop has to be called */
   bool attend;            /* on_attend has to be called */
+  bool paused;            /* none of its tasks is resumed */
   bool closing;           /* node_close is at work: nothing may wait any more */
   int entered;            /* frames of this node on the C stack */
   int64_t close_by;       /* deadline of code that runs while closing */
@@ -82,7 +89,8 @@ struct node {
   char *end_text;  /* how it ended, for callers that come too late */
   char *end_trace; /* the same with a traceback, for the person who reads the log, or NULL */
 
-  /* Published. */
+  /* Published, and readable by whoever holds a reference (node_ref), also after the end. */
+  atomic_int references;
   atomic_int state; /* node_state */
   atomic_bool stopping;
   atomic_size_t memory_bytes;
@@ -103,6 +111,12 @@ node *node_new(loop *loop, const char *name, const char *key, const node_hooks *
                size_t memory_limit, fault *fault);
 /* Another id than the one it was made with, before anybody knows that. */
 void node_set_id(node *node, uint64_t id);
+/* Keeps the structure itself for its published fields, from any thread. */
+node *node_ref(node *node);
+void node_unref(node *node); /* accepts NULL */
+/* Pauses: none of its tasks is resumed, what comes in waits. One that computes gives way where
+ * it can. Ends with node_pause(node, false), a stop or a kill. Safe within an interrupt. */
+void node_pause(node *node, bool paused);
 /* Closes tasks (innermost coroutines first), tells on_close, closes the interpreter and
  * frees. Only when no frame of it is on the C stack. `status` and `text` are how it ended:
  * they are told to the engine (engine_ended) and to whoever still calls. */

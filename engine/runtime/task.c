@@ -80,6 +80,7 @@ task *task_new(lua_State *L, const task_kind *kind, void *context) {
   made->state = TASK_NEW;
   made->kind = kind;
   made->context = context;
+  made->label = NULL;
   made->wait++;
   made->inner_count = made->shield = made->nargs = 0;
   made->cancelled = made->raise = LP_OK;
@@ -89,6 +90,7 @@ task *task_new(lua_State *L, const task_kind *kind, void *context) {
   made->abandon = NULL;
   made->waiting_for = NULL;
   made->deadline = CLOCK_NEVER;
+  made->began = node->loop->now;
   made->waiter = made->co;
   node->task_count++;
   coroutine_tag(made->co, true);
@@ -312,6 +314,7 @@ int task_yield(lua_State *L, task *task, int64_t due, lua_KContext context, lua_
   task->waiter = L;
   task->nargs = 0;
   task->timed_out = false;
+  task->waits_since = task->node->loop->now;
   task->node->mark = MARK_WAIT;
   if (due != CLOCK_NEVER) timer_start(&task->node->loop->timers, &task->timer, due);
   return lua_yieldk(L, 0, context, k);

@@ -31,6 +31,7 @@ typedef enum task_state {
 
 /* What becomes of a task's outcome. */
 typedef struct task_kind {
+  const char *name; /* for people */
   /* The function returned (status LP_OK, results at index `first` and above of L) or raised
    * (the error, an lp.Error or a string, at `first`). Runs inside the task and may raise. */
   void (*done)(lua_State *L, task *task, bool ok, int first);
@@ -47,27 +48,29 @@ struct task {
   int slot;   /* in node->tasks */
   task_state state;
   const task_kind *kind;
-  void *context; /* the kind's own */
-  uint32_t wait; /* number of the wait token given out last */
-  bool woken;    /* that token was used before its wait began */
+  void *context;     /* the kind's own */
+  const char *label; /* what it does, for people, or NULL; lives as long as the node */
+  uint32_t wait;     /* number of the wait token given out last */
+  bool woken;        /* that token was used before its wait began */
   bool timed_out;
   int nargs;         /* values on `waiter` for the resume to come */
   lua_State *waiter; /* innermost state that waits */
   lua_State **inner; /* user coroutines, outermost first */
   int inner_count, inner_size;
-  int depth;              /* of the state that runs now: 0 is co itself */
-  bool can_yield;         /* every state outside of the running one could yield */
-  bool started;           /* was resumed at least once */
-  bool overdue;           /* cancelled a second ago: closed at its next wait */
-  bool statement;         /* somebody typed it at a prompt, who may interrupt it */
-  int shield;             /* lp.shield calls it is in */
-  lp_status cancelled;    /* reason, LP_OK: not cancelled */
-  bool failed;            /* the value given to the resume is an error to be raised */
-  lp_status raise;        /* to be raised when the wait resumes */
-  const char *raise_text; /* static, or NULL */
-  int64_t deadline;       /* inherited by calls made from here; CLOCK_NEVER: none */
-  timer timer;            /* ends the wait */
-  timer grace;            /* from the cancellation to `overdue` */
+  int depth;                  /* of the state that runs now: 0 is co itself */
+  bool can_yield;             /* every state outside of the running one could yield */
+  bool started;               /* was resumed at least once */
+  bool overdue;               /* cancelled a second ago: closed at its next wait */
+  bool statement;             /* somebody typed it at a prompt, who may interrupt it */
+  int shield;                 /* lp.shield calls it is in */
+  lp_status cancelled;        /* reason, LP_OK: not cancelled */
+  bool failed;                /* the value given to the resume is an error to be raised */
+  lp_status raise;            /* to be raised when the wait resumes */
+  const char *raise_text;     /* static, or NULL */
+  int64_t began, waits_since; /* when the turn began in which it was made, and its last wait */
+  int64_t deadline;           /* inherited by calls made from here; CLOCK_NEVER: none */
+  timer timer;                /* ends the wait */
+  timer grace;                /* from the cancellation to `overdue` */
   /* The wait ended otherwise than by what was waited for: let go of it. May be NULL. */
   void (*abandon)(task *task);
   void *waiting_for;

@@ -9,7 +9,7 @@ local core = require "lp.core"
 local homes = {
   now = "lp.core", sleep = "lp.core", yield = "lp.core", spawn = "lp.core", shield = "lp.core",
   context = "lp.core", map = "lp.core", array = "lp.core", register = "lp.core",
-  call = "lp.core", defer_reply = "lp.core",
+  call = "lp.core", defer_reply = "lp.core", stats = "lp.stats",
   list_methods = "lp.clients", address = "lp.clients", connection_state = "lp.clients",
 
   error = "lp.error", log = "lp.log",

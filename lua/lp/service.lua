@@ -301,6 +301,8 @@ local function on_event(kind, first, second, name, text)
     if name == "main" and second ~= 0 and not signalled then report.line("lp: " .. text) end
   elseif kind == "child" then
     processes.exited(tonumber(name), first, second)
+  elseif kind == "answer" then
+    require("lp.asking").answered(first, second, text)
   elseif kind == "signal" then
     on_signal(first)
   end
@@ -311,6 +313,7 @@ function service.boot()
   require "lp.error"
   require "lp.require"
   host.events(on_event)
+  host.watchdog()
   core.serve(service)
   host.sweep()
 end

@@ -63,6 +63,18 @@ function worker:interrupt_node(key)
   if nodes[key] then host.interrupt(nodes[key]) end
 end
 
+--- What the loop of a node tells about it, see lp.asking.
+function worker:inspect_node(key, what, seconds)
+  if not nodes[key] then return nil, "the node has ended" end
+  return require("lp.asking").ask(nodes[key], what, seconds)
+end
+
+--- Pauses a node, or lets it go on.
+function worker:pause_node(key, paused)
+  if not nodes[key] then error("the node has ended", 0) end
+  host[paused and "pause" or "resume"](nodes[key])
+end
+
 -- ---------------------------------------------------------------- for its nodes
 
 function worker:resolve(...)
@@ -113,6 +125,8 @@ end
 local function on_event(kind, first, second, _, text)
   if kind == "node" then
     on_node(first, second, text)
+  elseif kind == "answer" then
+    require("lp.asking").answered(first, second, text)
   elseif kind == "signal" then
     for _, id in pairs(nodes) do host.stop(id) end
   end
@@ -130,6 +144,7 @@ function worker.boot()
   local spin = math.tointeger(os.getenv "LP_NODE_SPIN")
   if spin then host.spin(spin) end
   host.events(on_event)
+  host.watchdog()
   core.serve(worker)
   -- It is there, or this process is of no use.
   launcher = core.with(core.client(address, "the launcher"), {wait_for_ready = false})
