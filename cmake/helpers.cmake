@@ -36,9 +36,14 @@ function(lp_layer)
   target_sources(lp_engine PRIVATE ${sources})
 endfunction()
 
-# lp_program(NAME SOURCE LIBRARY...): one executable of one file, built by name only.
+# lp_program(NAME SOURCE LIBRARY...): one executable of one file, built by name only. Objects of the
+# release build hold code as it is beside code for linking as a whole, which takes ten times as
+# long and is for the command alone.
 function(lp_program name source)
   add_executable(${name} EXCLUDE_FROM_ALL ${source})
   lp_flags(${name})
+  if(NOT name STREQUAL lp)
+    target_link_options(${name} PRIVATE -fno-lto)
+  endif()
   target_link_libraries(${name} PRIVATE ${ARGN} Threads::Threads)
 endfunction()
