@@ -269,6 +269,13 @@ LP_API lp_status lp_program_launch(lp_program *program, const lp_launch_options 
 
 /* The run's id, as `lp ps` shows it; the run's. NULL for NULL. */
 LP_API const char *lp_run_id(const lp_run *run);
+/* Runs the script again, `length` bytes of `text` (NULL: its file is read again), and gives the
+ * run's nodes the methods they would get now. Their state stays, running calls finish with the
+ * code they began with, and an instance with a method __reload has it called. `*nodes` (may be
+ * NULL): how many have new code. LP_OK also when some have none: lp_message says which and why,
+ * or is "". invalid_argument: the script does not compile, raises or returns no program; then all
+ * keep their code. Waits. */
+LP_API lp_status lp_run_reload(lp_run *run, const char *text, size_t length, size_t *nodes);
 /* Asks the program to stop and returns. */
 LP_API lp_status lp_run_stop(lp_run *run);
 /* Waits until it has ended, at most `timeout` seconds (negative: for ever). LP_OK: it ended

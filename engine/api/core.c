@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "api/core_faults.h"
 #include "api/embedded.h"
@@ -207,12 +208,30 @@ static int core_serve(lua_State *L) {
   return 0;
 }
 
-/* keep_instance(instance): what the node has made, for those who inspect it, where it is not
- * served. */
+/* keep_instance(instance, constructor): what the node has made, and of what, for those who inspect
+ * or renew it, where it is not served. */
 static int core_keep_instance(lua_State *L) {
   luaL_checkany(L, 1);
+  lua_settop(L, 2);
   keep(L, 1, &rpc_of(L)->instance);
+  keep(L, 2, &rpc_of(L)->constructor);
   return 0;
+}
+
+/* constructor() -> what the node was made of, or nil */
+static int core_constructor(lua_State *L) {
+  lua_rawgeti(L, LUA_REGISTRYINDEX, rpc_of(L)->constructor);
+  return 1;
+}
+
+/* file_stamp(path) -> a text that is another when the file has changed; nil: there is none */
+static int core_file_stamp(lua_State *L) {
+  struct stat status;
+  if (stat(luaL_checkstring(L, 1), &status) != 0) return 0;
+  lua_pushfstring(L, "%I.%I.%I.%I", (lua_Integer)status.st_mtim.tv_sec,
+                  (lua_Integer)status.st_mtim.tv_nsec, (lua_Integer)status.st_size,
+                  (lua_Integer)status.st_ino);
+  return 1;
 }
 
 /* instance() -> what the node has made, nil: nothing, or not yet */
@@ -483,6 +502,8 @@ static const luaL_Reg core_functions[] = {
     {"statement", core_statement},
     {"keep_instance", core_keep_instance},
     {"instance", core_instance},
+    {"constructor", core_constructor},
+    {"file_stamp", core_file_stamp},
     {"limits", core_limits},
     {"methods", core_methods},
     {"finish", core_finish},

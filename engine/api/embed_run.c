@@ -261,6 +261,39 @@ lp_status lp_run_stop(lp_run *run) {
   return in_call(status, "lp_run_stop");
 }
 
+/* [id, text or false] for embed:reload; its results are a number and notes. */
+static lp_status ask_reload(lp_run *run, const char *text, size_t length, lp_values *results) {
+  lp_values *given = lp_values_new();
+  lp_status status = given ? lp_push_string(given, run->id) : out_of_memory("lp_run_reload");
+  if (status == LP_OK)
+    status = text ? lp_push_bytes(given, text, length) : lp_push_boolean(given, false);
+  if (status == LP_OK) status = embed_ask(run->engine, "main", "reload", given, results);
+  lp_values_free(given);
+  return status;
+}
+
+lp_status lp_run_reload(lp_run *run, const char *text, size_t length, size_t *nodes) {
+  static const char what[] = "lp_run_reload";
+  int64_t count = 0;
+  if (nodes) *nodes = 0;
+  lp_status status = check_run(run, what);
+  if (status == LP_OK) status = embed_check_wait(run->engine, what);
+  if (status != LP_OK) return status;
+  if (run->ended) return embed_fail(LP_FAILED_PRECONDITION, "%s: the run has ended", what);
+  lp_values *results = lp_values_new();
+  status = results ? ask_reload(run, text, length, results) : out_of_memory(what);
+  lp_reader reader = lp_values_read(results);
+  if (status == LP_OK) status = lp_read_integer(&reader, &count);
+  if (status == LP_OK) {
+    char *notes = reader_copy_string(&reader);
+    embed_fail(LP_OK, "%s", notes ? notes : "");
+    mem_free(notes);
+  }
+  if (nodes) *nodes = (size_t)count;
+  lp_values_free(results);
+  return status;
+}
+
 static bool has_ended(void *subject) {
   return ((lp_run *)subject)->ended;
 }

@@ -79,6 +79,8 @@ local run_options = {
   {name = "--log-level", target = "log_level", value = "LEVEL",
    convert = by_rule(options.one_of("debug", "info", "warning", "error")),
    help = "Lowest level of lp.log that is shown: debug, info (the default), warning, error."},
+  {name = "--watch", target = "watch", sets = true,
+   help = "Give nodes new code when the script or one of its modules changes; their state is kept."},
   {name = "--no-color", target = "color", sets = false,
    help = "No colours, also on a terminal."},
 }

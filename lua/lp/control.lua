@@ -277,6 +277,7 @@ control["lp.wait"] = function(id, seconds)
   return not service:wait_run(id, {timeout = seconds}).timed_out
 end
 
-control.ask_all, control.describe, control.run_of, control.node_of = ask_all, describe, run_of, node_of
+control.ask, control.ask_all, control.describe = ask, ask_all, describe
+control.run_of, control.node_of = run_of, node_of
 
 return control

@@ -8,6 +8,7 @@ local embed = {}
 
 local programs = {} -- number -> program, or a run that the script launched itself
 local count = 0
+local scripts = setmetatable({}, {__mode = "k"}) -- program or run -> {name =, arguments =}
 
 -- ---------------------------------------------------------------- loading
 
@@ -32,6 +33,7 @@ end
 
 local function run(name, text, arguments)
   if text:sub(1, 1) == "#" then text = "--" .. text end
+  if package.loaded["lp.flags"] then package.loaded["lp.flags"].reset() end
   local chunk, message = load(text, name, "t")
   if not chunk then refuse("invalid_argument", message) end
   arg = {[0] = name:gsub("^[@=]", ""), table.unpack(arguments)} -- luacheck: ignore
@@ -41,6 +43,8 @@ local function run(name, text, arguments)
   if package.loaded["lp.flags"] then package.loaded["lp.flags"].finish() end
   count = count + 1
   programs[count] = accept(returned, runs[before + 1])
+  scripts[programs[count]] = {name = name, arguments = arguments}
+  require("lp.reload").note_stamps()
   return count
 end
 
@@ -53,14 +57,18 @@ function embed.load_text(_, name, text, arguments)
   return run("=" .. name, text, arguments)
 end
 
---- The same from a file.
-function embed.load_file(_, path, _, arguments)
+local function read_file(path)
   local file, message = io.open(path, "r")
   if not file then refuse("not_found", "cannot open " .. message) end
   local text <const> = file:read "a"
   file:close()
   if not text then refuse("not_found", ("cannot read %s: is it a folder?"):format(path)) end
-  return run("@" .. path, text, arguments)
+  return text
+end
+
+--- The same from a file.
+function embed.load_file(_, path, _, arguments)
+  return run("@" .. path, read_file(path), arguments)
 end
 
 --- The host has let go of a program.
@@ -90,10 +98,38 @@ function embed.launch(_, number, given)
     if given.seed ~= 0 then options.seed = given.seed end
     if given.threads > 0 then options.threads = given.threads end
     if given.spin >= 0 then options.spin = given.spin end
+    local script = scripts[program]
     program = launch.launch(program, options)
+    scripts[program] = script
   end
   programs[number] = nil
   return program.id, names_of(program.names)
+end
+
+-- ---------------------------------------------------------------- reloading
+
+local function run_of(id)
+  for _, one in ipairs(require("lp.launch").runs) do
+    if one.id == id then return one end
+  end
+end
+
+--- Gives the nodes of a run new code.
+-- @param text of the script, or false: its file is read again
+-- @treturn int how many nodes have new code
+-- @treturn string notes about the others, a line each
+function embed.reload(_, id, text)
+  local launched = run_of(id)
+  local script = launched and scripts[launched]
+  if not script then refuse("failed_precondition", "the run was not launched from a script that was loaded here") end
+  if not text then
+    local path = script.name:match "^@(.*)"
+    if not path then refuse("invalid_argument", "the script was loaded from a text: give the new one") end
+    text = read_file(path)
+  end
+  local ok, result = pcall(require("lp.reload").script, launched, script.name, text, script.arguments)
+  if not ok then refuse("invalid_argument", tostring(result)) end
+  return result.nodes, table.concat(result.notes, "\n")
 end
 
 -- ---------------------------------------------------------------- start
@@ -118,6 +154,7 @@ function embed.boot()
   local launch = require "lp.launch"
   take_flags()
   launch.baseline = require("lp.ship").snapshot()
+  require("lp.reload").prepare()
   core.serve(embed)
 end
 

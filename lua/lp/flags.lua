@@ -306,6 +306,11 @@ local function decide(result)
   if result.unknown[1] then return usage_error("unknown flag " .. result.unknown[1]) end
 end
 
+--- Another script begins, or the same again: nothing is defined yet.
+function flags.reset()
+  definitions, called, decided = {}, false, false
+end
+
 --- The flag words no call knows, in their order.
 function flags.leftover()
   return parse(words_of_script()).unknown

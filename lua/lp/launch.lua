@@ -166,9 +166,13 @@ local function describe(node, group_size, packing, classes, given)
   return record
 end
 
+local function packing_for(run_id)
+  return {replace = replacer(run_id), refuse = refuse, global_refusal = global_refusal,
+          baseline = launch.baseline}
+end
+
 local function describe_all(program, run_id, settings)
-  local packing = {replace = replacer(run_id), refuse = refuse, global_refusal = global_refusal,
-                   baseline = launch.baseline}
+  local packing = packing_for(run_id)
   local classes = carried_classes(packing)
   local list = {}
   for i, node in ipairs(program:all_nodes()) do
@@ -177,6 +181,23 @@ local function describe_all(program, run_id, settings)
   end
   return list
 end
+
+--- For lp.reload: what nodes of a program would be sent for the run `run_id`.
+-- @treturn table name -> a package of the constructor only
+-- @treturn table the records as at launch; or nil and what cannot be sent
+function launch.describe_again(program, run_id)
+  local packing, code = packing_for(run_id), {}
+  for _, node in ipairs(program:all_nodes()) do
+    if node.ctor ~= nil then
+      local ok, bundle = pcall(ship.pack, {{"constructor", node.ctor}, {"registered classes", {}}}, packing)
+      if not ok then error(("node %s: %s"):format(node.name, bundle), 0) end
+      code[node.name] = bundle
+    end
+  end
+  local ok, records = pcall(describe_all, program, run_id, {resources = {}})
+  return code, ok and records or nil, not ok and records or nil
+end
+
 
 -- ---------------------------------------------------------------- handles in calls
 

@@ -153,6 +153,17 @@ end
 
 local commands = {}
 
+--- `--watch`: a task for each run.
+local function watch_script(parsed, runs)
+  local function report(text)
+    complain(text)
+    core.flush()
+  end
+  for _, run in ipairs(runs) do
+    core.start(require("lp.reload").watch, run, parsed.script, parsed.script_args, report)
+  end
+end
+
 function commands.run(parsed)
   local launch = require "lp.launch"
   local defaults = launch.defaults
@@ -161,8 +172,10 @@ function commands.run(parsed)
   end
   defaults.resources = given_resources(parsed)
   launch.baseline, launch.script = require("lp.ship").snapshot(), parsed.script
+  if parsed.options.watch then require("lp.reload").prepare() end
   take_flags()
   start_program(parsed)
+  if parsed.options.watch then watch_script(parsed, launch.runs) end
   return status_of(wait_for_all(launch.runs))
 end
 

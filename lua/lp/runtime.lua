@@ -6,52 +6,20 @@ require "lp.error" -- errors may arrive before anybody loads it
 
 local runtime = {}
 
---- How values that do not travel as they are come back; see lp.launch for the other half.
-local restore = {}
-
-function restore.client(data)
-  local client = core.client(data.key, data.name)
-  return data.options and core.with(client, data.options) or client
-end
-
 --- A handle that whoever built the graph passed in a call arrives as a client.
 core.register("lp.Handle", {}, {
   pack = function() error("a handle in a node", 0) end,
   unpack = function(client, options) return options and core.with(client, options) or client end,
 })
 
-function restore.deferred(data)
-  return require("lp.deferred").build(data)
-end
-
-function restore.flags(data)
-  return require("lp.flags").restore(data, runtime.spec.args)
-end
-
-function restore.address(data)
-  local address = require("lp.address").Address(data.name)
-  address:bind(data.place)
-  return address
-end
-
-local function register(class)
-  core.register(class.name, class.class, class.pack and {pack = class.pack, unpack = class.unpack})
-end
-
-function restore.packed(data)
-  register(data.class)
-  return (core.unpack(data.bytes))
-end
-
 --- Constructor or function, arguments and, last, the classes that were registered.
 local function unpack_bundle(spec)
-  local how = spec.options.sandbox and require("lp.sandbox").enter(spec.options.sandbox) or {}
-  how.restore = function(kind, data) return restore[kind](data) end
-  local values = table.pack(require("lp.unship").load(spec.bundle, how))
-  package.loaded["lp.unship"] = nil -- done with; a node keeps what it needs
+  local sandbox = spec.options.sandbox and require("lp.sandbox").enter(spec.options.sandbox)
+  local restore = require "lp.restore"
+  if spec.args or sandbox then restore.keep(spec.args, sandbox) end
+  local values = restore.load(spec.bundle)
+  package.loaded["lp.unship"], package.loaded["lp.restore"] = nil, nil -- a node keeps what it needs
   spec.bundle = nil
-  for _, class in ipairs(values[values.n]) do register(class) end
-  values.n = values.n - 1
   return values
 end
 
@@ -132,7 +100,7 @@ local function run_object(spec, ctor, args)
   if spec.serves then
     serve(spec, instance, ctor)
   else
-    core.keep_instance(instance)
+    core.keep_instance(instance, ctor)
   end
   if run then
     run(instance)

@@ -159,6 +159,15 @@ function service:restart_node(run_id, name, who)
   if node.state == "ended" then error(report.ending(node.how), 0) end
 end
 
+--- Gives a node new code. `modules` are names of modules whose files have changed; `bundle` (or nil)
+-- is what it is started from when it is started again.
+function service:reload_node(run_id, name, code, modules, bundle)
+  local node = living_node(run_id, name)
+  local count = require("lp.control").ask(node, 10, "lp.reload", code, modules)
+  if node.record.bundle and bundle then node.record.bundle = bundle end
+  return count
+end
+
 --- The nodes of a run in plain values.
 function service:describe_nodes(run_id)
   local list = {}

@@ -746,6 +746,95 @@ static void test_the_end_of_a_run_is_told(void) {
   CHECK(strcmp(told, "well") == 0);
 }
 
+/* ---- reloading -------------------------------------------------------------- */
+
+static const char counter_program[] = PROGRAM
+    "local log = {} "
+    "local function say(n) return 'old ' .. n end "
+    "local Counter = {} Counter.__index = Counter "
+    "function Counter.new() return setmetatable({count = 0}, Counter) end "
+    "function Counter:add() self.count = self.count + 1 log[#log + 1] = self.count return "
+    "say(self.count), #log end "
+    "function Counter:slow() local word = say(0) lp.sleep(0.2) return word .. self:add() end "
+    "function Counter:gone() end "
+    "program:add_node(lp.CourierNode(Counter), 'counter') "
+    "program:add_node(lp.LuaNode(lp.wait_for_stop), 'plain') "
+    "return program";
+
+static const char better_program[] = PROGRAM
+    "local log = {} "
+    "local function say(n) return 'new ' .. n end "
+    "local Counter = {} Counter.__index = Counter "
+    "function Counter.new() return setmetatable({count = 100}, Counter) end "
+    "function Counter:add() self.count = self.count + 10 log[#log + 1] = self.count return "
+    "say(self.count), #log end "
+    "function Counter:slow() return 'never' end "
+    "function Counter:more() return 'more' end "
+    "function Counter:__reload(old) self.told = old.gone ~= nil and old.more == nil end "
+    "function Counter:was_told() return self.told and 1 or 0 end "
+    "program:add_node(lp.CourierNode(Counter), 'counter') "
+    "program:add_node(lp.CourierNode(Counter), 'another') "
+    "return program";
+
+static void call_text(lp_node *node, const char *method, const char *expected) {
+  lp_values *results = lp_values_new();
+  char text[64] = "";
+  OK(lp_node_call_wait(node, method, NULL, 30, results));
+  lp_reader reader = lp_values_read(results);
+  OK(lp_read_string(&reader, text, sizeof text));
+  if (strcmp(text, expected) != 0) fprintf(stderr, "got %s\n", text);
+  CHECK(strcmp(text, expected) == 0);
+  lp_values_free(results);
+}
+
+static char slow_words[64];
+
+static void keep_words(void *user, const lp_error *error, lp_reader *results) {
+  CHECK(!error);
+  OK(lp_read_string(results, slow_words, sizeof slow_words));
+  *(bool *)user = true;
+}
+
+static void test_nodes_get_new_code(void) {
+  size_t nodes = 9;
+  bool answered = false;
+  static const char broken[] = "return lp.", raising[] = "error 'not yet'";
+  open_engine();
+  launch_text(counter_program);
+  lp_node *node = node_named("counter/0");
+  call_text(node, "add", "old 1");
+  FAILS(lp_run_reload(run, broken, strlen(broken), &nodes), LP_INVALID_ARGUMENT, "test:1: ");
+  CHECK(nodes == 0);
+  FAILS(lp_run_reload(run, raising, strlen(raising), NULL), LP_INVALID_ARGUMENT, "not yet");
+  FAILS(lp_run_reload(run, NULL, 0, NULL), LP_INVALID_ARGUMENT, "loaded from a text");
+  FAILS(lp_run_reload(NULL, NULL, 0, NULL), LP_INVALID_ARGUMENT, "NULL");
+  call_text(node, "add", "old 2");
+  OK(lp_node_call(node, "slow", NULL, 30, keep_words, &answered));
+  call_text(node, "add", "old 3"); /* it has begun */
+  OK(lp_run_reload(run, better_program, strlen(better_program), &nodes));
+  CHECK(nodes == 1);
+  CHECK(strstr(lp_message(), "node another/0 is new") && strstr(lp_message(), "plain/0"));
+  call_text(node, "add", "new 13"); /* its state is kept */
+  POLL_UNTIL(answered);
+  CHECK(strcmp(slow_words, "old 0new 23") == 0); /* the old method, calling a new one */
+  call_text(node, "more", "more");
+  FAILS(lp_node_call_wait(node, "gone", NULL, 30, NULL), LP_NOT_FOUND, "gone");
+  lp_values *results = lp_values_new();
+  int64_t number = 0;
+  OK(lp_node_call_wait(node, "was_told", NULL, 30, results));
+  lp_reader reader = lp_values_read(results);
+  OK(lp_read_integer(&reader, &number));
+  CHECK(number == 1);
+  OK(lp_node_call_wait(node, "add", NULL, 30, results));
+  reader = lp_values_read(results);
+  OK(lp_read_skip(&reader));
+  OK(lp_read_integer(&reader, &number));
+  CHECK(number == 6); /* the table that the methods share is the one it was */
+  lp_values_free(results);
+  lp_node_free(node);
+  close_engine();
+}
+
 /* ---- many ------------------------------------------------------------------- */
 
 static void *own_engine(void *argument) {
@@ -855,6 +944,7 @@ int main(void) {
   RUN(test_the_descriptor_tells_when_to_poll);
   RUN(test_other_threads_post);
   RUN(test_the_end_of_a_run_is_told);
+  RUN(test_nodes_get_new_code);
   RUN(test_several_engines_in_several_threads);
   RUN(test_interpreters_use_the_allocator_they_are_given);
   RUN(test_starting_and_stopping_leaves_nothing);

@@ -1,0 +1,178 @@
+--- Hot reload, in the interpreter that launched a program: the script is run again, and each node
+-- that is still in the graph gets the code it would have got at launch. Nothing is replaced when
+-- the new script does not compile, or raises.
+-- @module lp.reload
+
+local core = require "lp.core"
+
+local reload = {}
+
+--- Modules that were there before the script ran are the engine's.
+local own = {}
+
+--- To be called before the first script runs.
+function reload.prepare()
+  for name in pairs(package.loaded) do own[name] = true end
+end
+
+local function is_own(name)
+  return own[name] or type(name) ~= "string" or name == "lp" or name:find "^lp%." ~= nil
+end
+
+--- The modules of the script that are Lua in files: name -> path.
+local function script_modules()
+  local found = {}
+  for name in pairs(package.loaded) do
+    if not is_own(name) then found[name] = package.searchpath(name, package.path) end
+  end
+  return found
+end
+reload.modules = script_modules
+
+--- name -> stamp of its file, as last seen
+local stamps = {}
+
+local function note_stamps()
+  for name, path in pairs(script_modules()) do stamps[name] = core.file_stamp(path) end
+end
+reload.note_stamps = note_stamps
+
+--- Modules whose files are not as they were.
+local function changed_modules()
+  local list = {}
+  for name, path in pairs(script_modules()) do
+    local stamp = core.file_stamp(path)
+    if stamps[name] and stamp ~= stamps[name] then list[#list + 1] = name end
+  end
+  table.sort(list)
+  return list
+end
+
+--- Runs the script anew up to the program it returns or launches. Modules that changed are loaded
+-- again; when it raises they are as before.
+local function run_script(name, text, arguments, changed)
+  local launch, programs = require "lp.launch", require "lp.program"
+  local chunk, message = load(text:gsub("^#", "--#", 1), name, "t")
+  if not chunk then error(message, 0) end
+  local before, captured, token = {}, nil, {}
+  for _, module in ipairs(changed) do before[module], package.loaded[module] = package.loaded[module], nil end
+  if package.loaded["lp.flags"] then package.loaded["lp.flags"].reset() end
+  local intercept = launch.intercept
+  function launch.intercept(program)
+    captured = program
+    error(token, 0)
+  end
+  local results = table.pack(xpcall(chunk, core.handler, table.unpack(arguments)))
+  launch.intercept = intercept
+  if results[1] and not captured then captured = results[2] end
+  if type(captured) == "table" and not programs.is(captured) then captured = captured[1] end
+  local why
+  if not results[1] and not captured then
+    why = tostring(results[2])
+  elseif not programs.is(captured) then
+    why = "the script returned no program"
+  end
+  if why then
+    for module, value in pairs(before) do package.loaded[module] = value end
+    error(why, 0)
+  end
+  return captured
+end
+
+local function program_has(program, name)
+  for _, node in ipairs(program:all_nodes()) do
+    if node.name == name then return true end
+  end
+  return false
+end
+
+--- Runs the script again and gives its nodes their new code.
+-- @tparam table run a Run of lp.launch
+-- @string chunk its name, as for load
+-- @string text
+-- @tparam table arguments
+-- @treturn table {nodes = how many have new code, notes = array of texts about the others}
+-- @raise a text: what is wrong with the new script; all nodes keep their code
+function reload.script(run, chunk, text, arguments)
+  local launch = require "lp.launch"
+  local changed = changed_modules()
+  local program = run_script(chunk, text, arguments, changed)
+  note_stamps()
+  local ok, mistake = program:check()
+  if not ok and mistake then error(mistake, 0) end
+  local code, records, why = launch.describe_again(program, run.id)
+  local result, futures, bundles = {nodes = 0, notes = {}}, {}, {}
+  local function note(format, ...) result.notes[#result.notes + 1] = format:format(...) end
+  if why then note("nodes that are started again will have their old arguments: %s", why) end
+  for _, record in ipairs(records or {}) do bundles[record.name] = record.bundle end
+  local service = core.client("service", "service")
+  for name, package in pairs(code) do
+    if run.names[name] then
+      futures[name] = service.futures:reload_node(run.id, name, package, changed, bundles[name])
+    else
+      note("node %s is new: launch the program again to have it", name)
+    end
+  end
+  for name, future in pairs(futures) do
+    local done, err = pcall(future.result, future)
+    if done then
+      result.nodes = result.nodes + 1
+    else
+      note("node %s keeps its code: %s", name, rawget(err, "message") or tostring(err))
+    end
+  end
+  for name, is_node in pairs(run.names) do
+    if is_node and not program_has(program, name) then
+      note("node %s is not in the program any more; it goes on", name)
+    end
+  end
+  table.sort(result.notes)
+  return result
+end
+
+-- ---------------------------------------------------------------- watching
+
+local function read(path)
+  local file = io.open(path, "r")
+  if not file then return nil end
+  local text = file:read "a"
+  file:close()
+  return text
+end
+
+--- The stamps of the script and of its modules in one text: what was tried is not tried again.
+local function stamp_of_all(path)
+  local list = {core.file_stamp(path)}
+  for name, file in pairs(script_modules()) do
+    list[#list + 1] = name .. "=" .. tostring(core.file_stamp(file))
+  end
+  table.sort(list)
+  return table.concat(list, " ")
+end
+
+local function try(run, path, arguments, report)
+  local text = read(path)
+  if not text then return end -- whoever writes it has it out of the way
+  local ok, result = pcall(reload.script, run, "@" .. path, text, arguments)
+  if not ok then return report(("%s is not reloaded: %s"):format(path, tostring(result))) end
+  report(("reloaded %s: %d nodes have new code"):format(path, result.nodes))
+  for _, note in ipairs(result.notes) do report(note) end
+end
+
+--- Reloads whenever the script or one of its modules has changed, until the run ends.
+-- @tparam function report called with a text
+function reload.watch(run, path, arguments, report)
+  local every = 0.2
+  note_stamps()
+  local seen = stamp_of_all(path)
+  while not (run.outcome and run.outcome.ended) do
+    core.sleep(every)
+    if stamp_of_all(path) ~= seen then
+      core.sleep(every / 4) -- whoever writes it may not have finished
+      seen = stamp_of_all(path) -- before it is read: what changes meanwhile is for the next time
+      try(run, path, arguments, report)
+    end
+  end
+end
+
+return reload
