@@ -32,6 +32,16 @@ end
 function Caller:call(...) return lp.call(self.server, ...) end
 function Caller:state() return lp.connection_state(self.server) end
 
+--- Stops a process. The signal is sent when `kill` returns, but a thread of it may still run.
+local function stop_process(pid)
+  assert(os.execute("kill -STOP " .. pid))
+  repeat
+    local threads <close> = io.popen(("cat /proc/%d/task/*/stat"):format(pid))
+    local all = true
+    for state in threads:read("a"):gmatch("%) (%a) ") do all = all and state == "T" end
+  until all
+end
+
 local function node_of(run, name)
   for _, node in ipairs(run:nodes()) do
     if node.name == name then return node end
@@ -209,7 +219,7 @@ describe("of two processes that do not answer", function()
       local computes = lp.with(busy, {wait_for_ready = false}).futures:compute(path)
       assert.equal("pong", hasty:call "ping")
       local pid = server:pid()
-      assert(os.execute("kill -STOP " .. pid))
+      stop_process(pid)
       local waits = server.futures:ping()
       local err = raised(hasty.call, hasty, "ping") -- sent before it was known
       assert.equal("unavailable", err.code)
