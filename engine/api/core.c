@@ -521,19 +521,42 @@ static const luaL_Reg core_functions[] = {
     {NULL, NULL},
 };
 
+static const luaL_Reg *find_function(const luaL_Reg *list, const char *name) {
+  for (; list->name; list++)
+    if (list->name[0] == name[0] && strcmp(list->name, name) == 0) return list;
+  return NULL;
+}
+
+/* The metamethod __index of lp.core: enters a function when it is asked for the first time. Most
+ * nodes use a third of them, and all would take a tenth of a small node's memory. */
+static int core_index(lua_State *L) {
+  static const luaL_Reg *const lists[] = {core_functions,     client_functions,
+                                          future_functions,   reply_functions,
+                                          overview_functions, core_fault_functions};
+  const luaL_Reg *found = NULL;
+  const char *name = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : NULL;
+  for (size_t i = 0; name && !found && i < sizeof lists / sizeof *lists; i++)
+    found = find_function(lists[i], name);
+  if (!found) return 0;
+  lua_settop(L, 2);
+  lua_pushcfunction(L, found->func);
+  lua_pushvalue(L, -1);
+  lua_insert(L, 2); /* table, function, name, function */
+  lua_rawset(L, 1);
+  return 1;
+}
+
 /* Pushes lp.core and enters it among the loaded modules. */
 static void open_core(lua_State *L) {
   codec_open(L);
-  luaL_setfuncs(L, core_functions, 0);
-  luaL_setfuncs(L, client_functions, 0);
-  luaL_setfuncs(L, future_functions, 0);
-  luaL_setfuncs(L, reply_functions, 0);
-  luaL_setfuncs(L, overview_functions, 0);
+  lua_createtable(L, 0, 1);
+  lua_pushcfunction(L, core_index);
+  lua_setfield(L, -2, "__index");
+  lua_setmetatable(L, -2);
   if (node_of(L)->engine->native) {
     lua_pushcfunction(L, core_native);
     lua_setfield(L, -2, "native");
   }
-  luaL_setfuncs(L, core_fault_functions, 0);
   lua_newtable(L);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &context_key);
   lua_getfield(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
