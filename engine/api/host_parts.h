@@ -24,9 +24,9 @@ typedef struct watched {
 typedef struct hosted_loop {
   list link; /* host->loops */
   loop *loop;
-  int nodes;     /* of host->nodes that live there */
-  bool shared;   /* by name, or because there are more nodes than threads */
-  bool foreign;  /* the main thread's: not ours to end */
+  int nodes;    /* of host->nodes that live there */
+  bool shared;  /* by name, or because there are more nodes than threads */
+  bool foreign; /* the main thread's: not ours to end */
   watched watched;
   uint64_t seen; /* resumes at the last tick */
 } hosted_loop;

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "api/host.h"
+#include "api/terminal.h"
 #include "base/clock.h"
 #include "base/fault_point.h"
 #include "process/descendants.h"
@@ -86,6 +87,7 @@ static int command_quit(lua_State *L) {
 static int command_abandon(lua_State *L) {
   (void)L;
   end_children();
+  terminal_end();
   _exit(command.status);
 }
 
@@ -108,6 +110,7 @@ static int open_command(lua_State *L) {
   lua_setfield(L, -2, "quit");
   lua_pushstring(L, LP_VERSION);
   lua_setfield(L, -2, "version");
+  terminal_open(L);
   lua_setfield(L, -2, "command");
   return 0;
 }
@@ -148,15 +151,21 @@ static int leave(host *host) {
   end_children();
   flush_now(stdout);
   flush_now(stderr);
-  if (!host_free(host)) _exit(status);
+  if (!host_free(host)) {
+    terminal_end();
+    _exit(status);
+  }
+  terminal_end();
   return status;
 }
 
 /* The command line, as the node "main" on this thread. */
 static int run_command(void) {
   fault fault;
+  bool colour = wants_colour();
+  if (terminal_wanted(command.argc, command.argv)) terminal_divert();
   host_options options = {.service = {"lp.service", "boot", "", 0},
-                          .colour = wants_colour(),
+                          .colour = colour,
                           .signal_fd = command.signals[0],
                           .on_child = on_child,
                           .open = open_command};

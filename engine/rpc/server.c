@@ -571,7 +571,8 @@ void server_request(lua_State *L, peer *peer, const frame *frame) {
 
 /* A request that was held long enough for its caller to have gone is not run. */
 static void dispatch_held(lua_State *L, held *next) {
-  if (next->session != next->peer->session) return;
+  bool gone = next->session != next->peer->session; /* a notification holds all the same */
+  if (gone && next->frame.kind == FRAME_REQUEST) return;
   if (next->due > clock_now()) {
     rpc *rpc = next->peer->rpc;
     rpc->arrived_at = next->arrived_at;

@@ -91,6 +91,11 @@ local graph_options = {
    help = "text (the default), dot (for Graphviz), json, or svg (drawn by Graphviz)."},
 }
 
+local repl_options = {
+  {name = "--json", target = "json", sets = true, help = "Answer as JSON, a line each; for input from a pipe."},
+}
+for _, option in ipairs(run_options) do repl_options[#repl_options + 1] = option end
+
 --- Launchpad's spellings are words of `lp` in every command that takes a script: a command line
 -- stays good when another command is put in front.
 for _, option in ipairs(run_options) do
@@ -109,6 +114,9 @@ local commands = {
   {name = "graph", usage = "lp graph [options] PROGRAM.lua [program flags]", script = true,
    options = graph_options,
    help = "Show a program's nodes and who calls whom, without launching it."},
+  {name = "repl", usage = "lp repl [options] [PROGRAM.lua | RUN] [program flags]", script = true, optional = true,
+   options = repl_options,
+   help = "A prompt: look at a program, launch it, or look at one that runs."},
   {name = "test", usage = "lp test [SPECS...]", words = true,
    help = "Run busted specs inside the engine; they may launch programs."},
   {name = "version", usage = "lp version", help = "Print the version."},
@@ -262,7 +270,7 @@ end
 local function parse_script_command(command, list)
   local own, script, rest = divide(index_options(command), list)
   local parsed = #own > 0 and parser_of(command):parse(own) or {}
-  if not script then usage_error(command.usage, "the program is missing") end
+  if not script and not command.optional then usage_error(command.usage, "the program is missing") end
   for _, option in ipairs(command.options) do
     if option.many then parsed[option.target] = parsed[option.target] or {} end
   end

@@ -164,13 +164,18 @@ local function watch_script(parsed, runs)
   end
 end
 
-function commands.run(parsed)
-  local launch = require "lp.launch"
-  local defaults = launch.defaults
+--- What lp.launch does where it is not told otherwise.
+local function set_defaults(parsed)
+  local options, defaults = parsed.options, require("lp.launch").defaults
   for _, name in ipairs {"launch_type", "notice", "name", "threads", "spin", "seed", "log_level"} do
-    defaults[name] = parsed.options[name]
+    defaults[name] = options[name]
   end
   defaults.resources = given_resources(parsed)
+end
+
+function commands.run(parsed)
+  local launch = require "lp.launch"
+  set_defaults(parsed)
   launch.baseline, launch.script = require("lp.ship").snapshot(), parsed.script
   if parsed.options.watch then require("lp.reload").prepare() end
   take_flags()
@@ -206,6 +211,24 @@ local function is_run(word)
   local file = io.open(word)
   if file then file:close() end
   return not file and word ~= "-" and not word:find "%.lua$"
+end
+
+--- `--json` may stand behind the run or the script as well; what is behind `--` is the script's.
+local function take_json(parsed)
+  for i, word in ipairs(parsed.script_args) do
+    if word == "--" then return end
+    if word == "--json" then
+      parsed.options.json = true
+      table.remove(parsed.script_args, i)
+      return
+    end
+  end
+end
+
+function commands.repl(parsed)
+  take_json(parsed)
+  set_defaults(parsed)
+  return require("lp.console.repl").run(parsed, parsed.script and is_run(parsed.script))
 end
 
 function commands.console(parsed)

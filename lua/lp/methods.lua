@@ -50,8 +50,25 @@ end
 
 local hidden = {new = true, init = true, initialize = true, set_courier_server = true}
 
---- What a class, not constructed yet, will show; empty for a function, which may return anything.
+--- The class that a constructor function makes instances of, where that can be seen: the only table
+-- among what it names that is its own `__index`.
+local function class_of(constructor)
+  local found
+  for i = 1, 60 do
+    local name, value = debug.getupvalue(constructor, i)
+    if not name then break end
+    if type(value) == "table" and rawget(value, "__index") == value then
+      if found and found ~= value then return nil end
+      found = value
+    end
+  end
+  return found
+end
+
+--- What a class, not constructed yet, will show; empty for a function that
+-- does not show what it returns.
 function methods.of_class(class)
+  if type(class) == "function" then class = class_of(class) end
   local list, seen, first = {}, {}, class
   for _ = 1, 100 do
     if type(class) ~= "table" or class == _G then break end

@@ -9,6 +9,7 @@ local Node = require "lp.service.node"
 local Run = require "lp.service.run"
 local Unit = require "lp.service.unit"
 local processes = require "lp.service.processes"
+local prompt = require "lp.service.prompt"
 local report = require "lp.report"
 local state = require "lp.service.state"
 local threads = require "lp.service.threads"
@@ -235,6 +236,16 @@ local function hasten(run, notice)
   run:touch()
 end
 
+--- A prompt of this command asks for a line, see lp.service.prompt.
+function service:prompt_ready()
+  prompt.ready(service.main)
+end
+
+--- How often Ctrl-C was pressed since.
+function service:prompt_asked()
+  return prompt.asked()
+end
+
 --- Stops what still runs and waits for its end; for the end of the command, or of the engine in
 -- another program, which gives its own notice. Returns the names of nodes that could not be
 -- stopped.
@@ -278,6 +289,7 @@ local function end_main_behind(number)
 end
 
 local function on_signal(number)
+  if number == 2 and prompt.interrupt() then return end
   local running = false
   for _, run in pairs(runs) do
     if run.state == "running" or run.state == "stopping" then

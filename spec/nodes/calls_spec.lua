@@ -118,6 +118,30 @@ support.each(describe, "calls", function(place)
     end)
   end)
 
+  it("that nobody waits for arrive although their sender has ended before the node serves", function()
+    local function Gate()
+      local opened = lp.Event()
+      return {open = function() opened:set() end, wait = function() opened:wait() end}
+    end
+    local function Late(gate)
+      gate:wait()
+      lp.sleep(0.02) -- the sender's end should come first
+      local seen = {}
+      return {note = function(_, x) seen[#seen + 1] = x end, notes = function() return seen end}
+    end
+    place(function(program)
+      local gate = program:add_node(lp.CourierNode(Gate), "gate")
+      local late = program:add_node(lp.CourierNode(Late, gate), "late")
+      program:add_node(lp.LuaNode(function(to, door)
+        to.notify:note(7)
+        door:open()
+      end, late, gate), "sender")
+      return late
+    end, function(late)
+      assert.same({7}, late:notes())
+    end)
+  end)
+
   it("with a handler that raises leave notifications lost and the node alive", function()
     serve(place, Server, function(server)
       server.notify:fail("nobody hears this")

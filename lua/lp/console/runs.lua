@@ -65,6 +65,18 @@ function runs.connect(run)
                        client = core.client("unix:" .. run.folder .. "/control", "run " .. run.id)}, Link)
 end
 
+--- The same for a run launched here (lp.launch).
+function runs.own(run)
+  return setmetatable({run = run, id = run.id, name = run.name, own = true,
+                       client = core.client("service", "service")}, Link)
+end
+
+--- The same for a run launched here (lp.launch).
+function runs.own(run)
+  return setmetatable({run = run, id = run.id, name = run.name, own = true,
+                       client = core.client("service", "service")}, Link)
+end
+
 --- Asks, and waits `timeout` seconds at most (nil: 10, 0: for ever).
 function Link:ask_within(timeout, method, ...)
   local client = core.with(self.client, {timeout = timeout == nil and 10 or timeout})
