@@ -118,7 +118,10 @@ support.each(describe, "calls", function(place)
     end)
   end)
 
-  it("that nobody waits for arrive although their sender has ended before the node serves", function()
+  -- Between processes the link may not be up yet when the sender ends, and they go with it.
+  local it_here = place.launch_type == "test_mt" and it or pending
+
+  it_here("that nobody waits for arrive although their sender has ended before the node serves", function()
     local function Gate()
       local opened = lp.Event()
       return {open = function() opened:set() end, wait = function() opened:wait() end}
