@@ -186,10 +186,10 @@ describe("lp repl", function()
     it("ends the statement that runs at Ctrl-C, and nothing else", function()
       local at = start()
       at:line(".launch", "local_mt"):wait_prompt "demo>"
-      at:line "while true do end":press "C-c":wait "error: interrupted":wait_prompt "demo>":clear():wait_prompt "demo>"
-      at:line "while true do pcall(lp.sleep, 1000) end":press "C-c":wait "error: interrupted":wait_prompt "demo>"
+      at:line "while true do end":interrupt():wait_prompt "demo>":clear():wait_prompt "demo>"
+      at:line "while true do pcall(lp.sleep, 1000) end":interrupt():wait_prompt "demo>"
       at:clear():wait_prompt "demo>":line "use worker/0":wait_prompt "demo worker/0>"
-      at:line "while true do end":press "C-c":wait "error: interrupted":wait_prompt "demo worker/0>"
+      at:line "while true do end":interrupt():wait_prompt "demo worker/0>"
       at:line("'the node lives ' .. self.name", "the node lives Ann"):wait_prompt "demo worker/0>"
       at:line "use":wait_prompt "demo>":line("node 'worker/0':square(20)", "400")
     end)
@@ -208,8 +208,9 @@ describe("lp repl", function()
       end)
       local at = terminal.start({"repl", "demo"}, {beside = run.folder}):wait_prompt "demo>"
       at:line "use worker/0":wait_prompt "demo worker/0>"
-      at:line "os.execute 'sleep 1000'":press "C-c":wait "error: interrupted":wait_prompt "demo worker/0>"
-      at:line "self.name":press "C-c":wait_prompt "demo worker/0>":line "use":wait_prompt "demo>"
+      at:line "os.execute 'sleep 1000'":interrupt():wait_prompt "demo worker/0>"
+      at:clear():wait_prompt "demo worker/0>":line "self.name":interrupt():wait_prompt "demo worker/0>"
+      at:line "use":wait_prompt "demo>"
       at:line(".nodes", "running"):wait_prompt "demo>":press "C-d":wait "ended with status 0"
       assert.equal(nil, run:ended())
       run:signal "QUIT"

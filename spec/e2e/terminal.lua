@@ -75,6 +75,18 @@ function Terminal:press(...)
   return self
 end
 
+--- Presses Ctrl-C until the statement that runs says so: pressed before the terminal is out of line
+-- editing it would be a character of the next line.
+function Terminal:interrupt()
+  local pressed = 0
+  support.until_true("the interruption", function()
+    if self:screen():find("error: interrupted", 1, true) then return true end
+    if os.time() > pressed then self:press "C-c" end
+    pressed = os.time()
+  end)
+  return self
+end
+
 --- Types a line, and waits for what should come of it.
 function Terminal:line(text, expected)
   self:type(text):wait(text):press "Enter"
