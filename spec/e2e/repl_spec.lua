@@ -178,7 +178,6 @@ describe("lp repl", function()
     it("keeps its history in a file", function()
       local at = start()
       at:line("1000 + 234", "1234"):wait_prompt "demo>":press "C-d":wait "ended with status 0"
-      at:tmux "kill-server"
       at = terminal.start({"repl", "p.lua"}, {beside = at.folder}):wait_prompt "demo>"
       at:press "Up":wait_prompt "demo> 1000 + 234"
     end)

@@ -6,21 +6,22 @@ local Terminal = {}
 Terminal.__index = Terminal
 
 local terminal = {}
-local open = {}
+local open, serial = {}, 0
 
 local function quoted(word)
   return "'" .. word:gsub("'", [['\'']]) .. "'"
 end
 
 function Terminal:tmux(text, ...)
-  return support.shell("cd %s && tmux -S tmux -f /dev/null " .. text, self.folder, ...)
+  return support.shell("cd %s && tmux -S %s -f /dev/null " .. text, self.folder, self.socket, ...)
 end
 
 --- Starts `lp WORDS` in a folder of its own, or that of `how.beside`; `how.files`: name -> text.
 function terminal.start(words, how)
   how = how or {}
   local self = setmetatable({folder = how.beside or support.shell "mktemp -d /tmp/lpt.XXXXXX"}, Terminal)
-  self.owns = not how.beside
+  serial = serial + 1
+  self.owns, self.socket = not how.beside, "tmux" .. serial
   open[#open + 1] = self
   support.shell("mkdir -p -m 700 %s/run", self.folder)
   for name, text in pairs(how.files or {}) do
@@ -101,8 +102,8 @@ end
 
 --- Ends all windows; for teardown.
 function terminal.clean()
+  for _, one in ipairs(open) do one:tmux "kill-server 2>/dev/null" end
   for _, one in ipairs(open) do
-    one:tmux "kill-server 2>/dev/null"
     if one.owns then support.shell("rm -rf %s", one.folder) end
   end
   open = {}
