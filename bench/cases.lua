@@ -148,6 +148,29 @@ function cases.idle(tools)
                    math.max(0.1, 2 * tools.scale)}}}
 end
 
-cases.names = {"rpc", "bulk", "codec", "launch", "idle"}
+--- A host program and nodes on its thread, beside entering a function and beside a socket.
+function cases.embed(tools)
+  local calls = scaled(tools, 300000)
+  local floors = {
+    {"lua_pcall", floor_run(tools, tools.core, "lua_pcall", "--rounds", scaled(tools, 3000000))},
+    {"socket", floor_run(tools, tools.core, "epoll_pingpong", "--rounds", scaled(tools, 50000))},
+  }
+  local works = {
+    {"host to Lua, sequential", "--mode", "host_to_lua"},
+    {"host to Lua, 64 outstanding", "--mode", "host_to_lua", "--window", 64},
+    {"Lua to host, sequential", "--mode", "lua_to_host"},
+  }
+  local list = {}
+  for _, work in ipairs(works) do
+    for _, floor in ipairs(floors) do
+      add(list, {work = ("%s (floor: %s)"):format(work[1], floor[1]), floor = floor[2], step = 6,
+                 ours = floor_run(tools, tools.core, "embed/embed_calls", "--rounds", calls,
+                                  table.unpack(work, 2))}, "one core")
+    end
+  end
+  return list
+end
+
+cases.names = {"rpc", "bulk", "codec", "launch", "idle", "embed"}
 
 return cases

@@ -1,4 +1,4 @@
---- The benchmarks: `./dev bench [rpc|bulk|codec|launch|idle] [flags]`, or
+--- The benchmarks: `./dev bench [rpc|bulk|codec|launch|idle|embed] [flags]`, or
 -- `lp run bench/run.lua …` beside a build that has the floors.
 --
 -- Runs every floor and the same work between Lua nodes right after it, several rounds, and

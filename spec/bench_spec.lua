@@ -42,7 +42,7 @@ describe("bench/run.lua", function()
   it("refuses a benchmark it does not know, with the names it knows", function()
     local text, status = bench "speed"
     assert.equal(2, status)
-    assert.matches("unknown benchmark speed %(known: rpc, bulk, codec, launch, idle%)", text)
+    assert.matches("unknown benchmark speed %(known: rpc, bulk, codec, launch, idle, embed%)", text)
   end)
 
   it("says which command failed", function()

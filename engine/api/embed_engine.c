@@ -218,6 +218,7 @@ static bool open_parts(lp_engine *engine, fault *fault) {
   if (!(engine->host = host_new(&options, fault))) return false;
   struct engine *inner = host_engine(engine->host);
   if (!(engine->loop = loop_new(inner, "host", fault))) return false;
+  engine->loop->lazy = true;
   engine->box = mailbox_ref(engine->loop->box);
   return make_node(engine, "main", "boot", &engine->main, fault) &&
          make_node(engine, "host", "caller", &engine->caller, fault) &&

@@ -102,6 +102,7 @@ static bool descriptor_open(lp_engine *engine) {
   poller_watch_set(engine->loop->wake, 0);
   poller_watch_set(engine->loop->wake, POLLER_READ);
   engine->armed = 0;
+  engine->loop->lazy = false; /* who wakes it has to be seen */
   return true;
 }
 

@@ -17,7 +17,8 @@
 
 struct poller {
   struct ev_loop *loop; /* owned; holds one reference of ours, so that it waits without watches */
-  int mirror;           /* epoll descriptor that watches the same; -1: none */
+  int watches;
+  int mirror; /* epoll descriptor that watches the same; -1: none */
 };
 
 struct poller_watch {
@@ -84,6 +85,10 @@ static void on_io(struct ev_loop *loop, ev_io *io, int events) {
   watch->fn(watch->owner, came); /* may have freed the watch */
 }
 
+int poller_watches(const poller *self) {
+  return self->watches;
+}
+
 void poller_mirror(poller *self, int epoll_fd) {
   self->mirror = epoll_fd;
 }
@@ -105,6 +110,7 @@ poller_watch *poller_watch_new(poller *self, int fd, unsigned events, poller_fn 
   if (!watch) return NULL;
   watch->loop = self->loop;
   watch->poller = self;
+  self->watches++;
   watch->fn = fn;
   watch->owner = owner;
   ev_io_init(&watch->io, on_io, fd, events_to_ev(events));
@@ -127,6 +133,7 @@ void poller_watch_set(poller_watch *watch, unsigned events) {
 
 void poller_watch_free(poller_watch *watch) {
   if (!watch) return;
+  watch->poller->watches--;
   mirror_set(watch->poller, watch->io.fd, watch->io.events & (EV_READ | EV_WRITE), 0);
   ev_io_stop(watch->loop, &watch->io); /* takes back an event that is pending, too */
   mem_free(watch);

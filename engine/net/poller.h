@@ -36,6 +36,9 @@ void poller_watch_free(poller_watch *watch);
  * watches that exist are to be set again. */
 void poller_mirror(poller *poller, int epoll_fd);
 
+/* Watches there are, whether set or not. */
+int poller_watches(const poller *poller);
+
 /* Waits for events at most `timeout_ns` (0: looks only, negative: for ever; rounded up to
  * a millisecond) and calls the watches that are due. It may return before its time
  * without an event. */

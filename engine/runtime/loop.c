@@ -206,6 +206,7 @@ void loop_turn(loop *loop, int64_t until) {
   timer_advance(&loop->timers, loop->now);
   loop_work(loop);
   int64_t timeout = loop_timeout(loop, until);
+  if (timeout == 0 && loop->lazy && poller_watches(loop->poller) == 1) return;
   if (timeout != 0 && loop_spin(loop, timeout)) return;
   if (timeout == 0 || !mailbox_sleep(loop->box)) {
     poller_wait(loop->poller, 0);

@@ -52,6 +52,7 @@ typedef struct loop {
   bool threaded;      /* has a thread of its own */
   bool quit;          /* ends when its last node has ended */
   bool until_empty;   /* turned only while it has nodes: the last one's turn must not wait */
+  bool lazy;          /* a host's: a turn that does not wait looks at no descriptors but sockets */
   bool awake;         /* what its owner waits for may have come: this turn must not wait */
   message quitting;   /* what loop_quit sends */
   int64_t work_until; /* its turns, and Lua in them, end by then; 0: no bound */

@@ -261,7 +261,7 @@ static void nothing(lp_engine *self, void *user) {
 static void test_a_closed_engine_refuses(void) {
   int fd, count = 0;
   bool ended;
-  lp_program *program = NULL;
+  lp_program *program = NULL, *none = NULL;
   lp_node *other = NULL;
   lp_values *values = lp_values_new();
   open_engine();
@@ -276,7 +276,7 @@ static void test_a_closed_engine_refuses(void) {
   FAILS(lp_post(engine, nothing, &count), LP_FAILED_PRECONDITION, "closed");
   FAILS(lp_host_node(engine, "x", (lp_methods[]){{NULL, NULL}}, NULL), LP_FAILED_PRECONDITION,
         "closed");
-  FAILS(lp_program_load_file(engine, "x", 0, NULL, &program), LP_FAILED_PRECONDITION, "closed");
+  FAILS(lp_program_load_file(engine, "x", 0, NULL, &none), LP_FAILED_PRECONDITION, "closed");
   FAILS(lp_run_stop(run), LP_FAILED_PRECONDITION, "closed");
   FAILS(lp_run_wait(run, 0), LP_FAILED_PRECONDITION, "closed");
   FAILS(lp_run_ended(run, &ended, NULL), LP_FAILED_PRECONDITION, "closed");
@@ -290,6 +290,7 @@ static void test_a_closed_engine_refuses(void) {
   OK(lp_engine_free(engine));
   FAILS(lp_node_notify(node, "echo", NULL), LP_FAILED_PRECONDITION, "closed");
   lp_node_free(node);
+  lp_program_free(program);
   OK(lp_run_close(run));
   lp_values_free(values);
   run = NULL;
