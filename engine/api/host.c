@@ -120,7 +120,10 @@ static void printed(host *host, size_t bytes) {
 static void print_event(host *host, const event *event) {
   char prefix[128];
   prefix_of(host, event->name, prefix, sizeof prefix);
-  if (*prefix || host->options.bare) { /* nodes print lines; the main chunk what it likes */
+  const divert *aside = host_divert(host, event->name);
+  if (aside) {
+    printer_diverted(host->printer, aside, event->status, prefix, event->text, event->length);
+  } else if (*prefix || host->options.bare) { /* nodes print lines; the main chunk what it likes */
     printer_lines(host->printer, event->status, prefix, (int)(event->id % HUES), event->text,
                   event->length);
   } else {
@@ -151,7 +154,11 @@ static void print_log(host *host, const event *event) {
   if (text) {
     memcpy(text, level, head);
     memcpy(text + head, event->text, event->length);
-    printer_lines(host->printer, 2, prefix, (int)(event->id % HUES), text, length);
+    const divert *aside = host_divert(host, event->name);
+    if (aside)
+      printer_diverted(host->printer, aside, 2, prefix, text, length);
+    else
+      printer_lines(host->printer, 2, prefix, (int)(event->id % HUES), text, length);
     mem_free(text);
   } else {
     atomic_fetch_add(&host->engine.logs_dropped, 1);
@@ -162,6 +169,7 @@ static void print_log(host *host, const event *event) {
 /* Kills the children and removes the run folders. */
 static void host_clear(host *host) {
   host_children_clear(host);
+  host_routes_clear(host);
   host_rundirs_clear(host);
 }
 
@@ -206,7 +214,7 @@ static void on_event(engine *engine, const event *event) {
   }
 }
 
-/* print(stream, prefix, hue, text) */
+/* print(stream, prefix, hue, text, key or nil): in the file of the node `key`, too */
 static int host_print(lua_State *L) {
   host *host = host_of(L);
   size_t length;
@@ -214,6 +222,8 @@ static int host_print(lua_State *L) {
   const char *text = luaL_checklstring(L, 4, &length);
   printer_lines(host->printer, stream, luaL_checkstring(L, 2), (int)luaL_checkinteger(L, 3), text,
                 length);
+  const divert *aside = lua_isnoneornil(L, 5) ? NULL : host_divert(host, luaL_checkstring(L, 5));
+  if (aside) aside->fn(aside->owner, text, length);
   return 0;
 }
 
@@ -278,6 +288,7 @@ static int open_host(lua_State *L) {
   luaL_setfuncs(L, host_child_functions, 0);
   luaL_setfuncs(L, host_rundir_functions, 0);
   luaL_setfuncs(L, host_inspect_functions, 0);
+  luaL_setfuncs(L, host_route_functions, 0);
   lua_setfield(L, -2, "host");
   return 0;
 }
@@ -348,6 +359,7 @@ host *host_new(const host_options *options, fault *fault) {
   list_init(&made->loops);
   list_init(&made->nodes);
   list_init(&made->rundirs);
+  list_init(&made->routes);
   host_loops_init(made);
   host_watch_init(made);
   host_children_init(made);

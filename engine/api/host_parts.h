@@ -47,7 +47,7 @@ struct host {
   printer *printer;
   host_options options;
   size_t held_back; /* bytes counted as queued although the printer has them */
-  list loops, nodes, children, rundirs;
+  list loops, nodes, children, rundirs, routes;
   hash nodes_by_id;
   int shared_loops;
   int events;    /* registry reference of the service's handler */
@@ -58,6 +58,7 @@ struct host {
   poller_watch *signals;
   bool closing;          /* host_free is at work */
   int64_t said_dropped;  /* when it was last said that log lines were dropped */
+  bool said_full;        /* that a log file cannot be written */
   bool said_failed;      /* that the policy failed */
   atomic_int live_nodes; /* for host_free, which another thread calls */
 };
@@ -114,8 +115,12 @@ void host_signals_watch(host *host);
 /* Removes the run folders this process holds. */
 void host_rundirs_clear(host *host);
 
+/* Where the output of the node or process `key` goes instead; NULL: nowhere else. */
+const divert *host_divert(const host *host, const char *key);
+void host_routes_clear(host *host);
+
 /* Functions for lp.core.host, one list a file. */
 extern const luaL_Reg host_node_functions[], host_child_functions[], host_rundir_functions[],
-    host_inspect_functions[], host_journal_functions[];
+    host_inspect_functions[], host_route_functions[], host_journal_functions[];
 
 #endif

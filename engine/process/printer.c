@@ -49,9 +49,10 @@ struct printer_source {
   int stream;
   char *prefix;
   int hue;
-  buffer partial; /* of a line that is not yet complete */
-  int64_t since;  /* when `partial` began */
-  bool broken;    /* its line was printed so far: a newline that comes next ends it */
+  buffer partial;       /* of a line that is not yet complete */
+  int64_t since;        /* when `partial` began */
+  bool broken;          /* its line was printed so far: a newline that comes next ends it */
+  const divert *divert; /* or NULL */
   void (*on_end)(void *owner);
   void *owner;
 };
@@ -262,7 +263,22 @@ bool printer_lines(printer *to, int stream, const char *prefix, int hue, const c
 
 /* ---- sources ---------------------------------------------------------------- */
 
+void printer_diverted(printer *to, const divert *divert, int stream, const char *prefix,
+                      const char *text, size_t length) {
+  if (!length) return;
+  keep(to, stream, prefix, text, length);
+  divert->fn(divert->owner, text, length);
+}
+
+void printer_source_divert(printer_source *source, const divert *divert) {
+  source->divert = divert;
+}
+
 static void print(printer_source *source, const void *text, size_t length) {
+  if (source->divert) {
+    printer_diverted(source->printer, source->divert, source->stream, source->prefix, text, length);
+    return;
+  }
   printer_lines(source->printer, source->stream, source->prefix, source->hue, text, length);
 }
 

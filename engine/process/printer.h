@@ -39,6 +39,14 @@ void printer_sink(printer *printer,
                   void (*fn)(void *owner, int stream, const char *prefix, const char *text,
                              size_t length),
                   void *owner);
+/* Where lines of one origin go instead, without their prefix. */
+typedef struct divert {
+  void (*fn)(void *owner, const char *text, size_t length);
+  void *owner;
+} divert;
+/* As printer_lines, to `divert`: here only the journal hears of it. */
+void printer_diverted(printer *printer, const divert *divert, int stream, const char *prefix,
+                      const char *text, size_t length);
 /* More is queued than the limit: sources should hold back until on_room is called. */
 bool printer_full(const printer *printer);
 /* Called by the poller, once half of the limit is free again. */
@@ -59,6 +67,8 @@ const journal *printer_journal(const printer *printer);
 typedef struct printer_source printer_source;
 printer_source *printer_source_new(printer *printer, int fd, int stream, const char *prefix,
                                    int hue, void (*on_end)(void *owner), void *owner);
+/* Its lines go there from now on; `divert` must outlive the source. */
+void printer_source_divert(printer_source *source, const divert *divert);
 /* Prints a partial line older than 200 ms; `now_ns` of clock_now. True while one waits. */
 bool printer_source_tick(printer_source *source, int64_t now_ns);
 /* Reads what is left without waiting, prints it, closes. Accepts NULL. */

@@ -6,6 +6,8 @@
 
 local catalog = require "lp.console.catalog"
 local options = require "lp.options"
+local resources = require "lp.resources"
+local terminals = require "lp.terminals"
 
 local cli = {}
 
@@ -76,6 +78,16 @@ local run_options = {
   {name = "--seed", target = "seed", value = "N",
    convert = by_rule(options.integer("a whole number, 0 or more", 0), tonumber),
    help = "Seed of math.random in the nodes, for runs that repeat."},
+  {name = "--terminal", target = "terminal", value = "TERMINAL", convert = by_rule(terminals.rule),
+   help = "Where the output of nodes goes: current_terminal (the default), output_to_files, tmux_session."},
+  {name = "--log-dir", target = "log_dir", value = "DIR", convert = by_rule(options.text),
+   help = "Output to files in this folder, DIR/LABEL/INDEX (default of output_to_files: /tmp/launchpad_out)."},
+  {name = "--log-size", target = "log_size", value = "BYTES", convert = by_rule(resources.rules.memory_limit),
+   help = "Size at which such a file is begun anew, with the old one as FILE.1 (default 64M)."},
+  {name = "--tmux_open_window", target = "tmux_open_window", value = "WINDOW", convert = by_rule(options.text),
+   help = "Window of the tmux session that is shown first, a node's name."},
+  {name = "--tmux_session_name", target = "tmux_session_name", value = "NAME", convert = by_rule(options.text),
+   help = "Name of the tmux session (default launchpad; _0, _1, ... is added when it is taken)."},
   {name = "--log-level", target = "log_level", value = "LEVEL",
    convert = by_rule(options.one_of("debug", "info", "warning", "error")),
    help = "Lowest level of lp.log that is shown: debug, info (the default), warning, error."},

@@ -12,6 +12,7 @@ local options = require "lp.options"
 local programs = require "lp.program"
 local resources = require "lp.resources"
 local ship = require "lp.ship"
+local terminals = require "lp.terminals"
 
 local launch = {
   --- Set by the command: options of the command line that apply where lp.launch is
@@ -51,6 +52,11 @@ local schema = {
   seed = options.integer("a whole number", math.mininteger),
   log_level = options.one_of("debug", "info", "warning", "error"),
   resources = options.of_type("table", "a table of labels"),
+  terminal = terminals.rule,
+  log_dir = options.text,
+  log_size = resources.rules.memory_limit,
+  tmux_open_window = options.text,
+  tmux_session_name = options.text,
 }
 
 -- ---------------------------------------------------------------- packing
@@ -416,7 +422,8 @@ end
 --- Launches a program and returns at once.
 -- @param program made by lp.Program (a list: its first)
 -- @tparam[opt] table given `launch_type`, `notice` (seconds), `name`, `threads`, `spin` (microseconds), `seed`,
---   `log_level`, `resources` (label -> {args=, env=})
+--   `log_level`, `resources` (label or name -> see lp.resources), `terminal`, `log_dir`, `log_size`
+--   (bytes), `tmux_open_window`, `tmux_session_name`
 -- @treturn table a Run
 -- @raise a text that names node and path when something cannot be carried
 function launch.launch(program, given)
@@ -426,6 +433,7 @@ function launch.launch(program, given)
   local _, mistake = program:check()
   settings.launch_type = settings.launch_type or "local_mt"
   settings.resources = resources.check(program, settings.resources, 2)
+  terminals.choose(settings, 2)
   mistake = mistake or check_options(program, settings)
   if mistake then error("lp.launch: " .. mistake, 2) end
   settings.name = settings.name or program.name

@@ -167,7 +167,8 @@ end
 --- What lp.launch does where it is not told otherwise.
 local function set_defaults(parsed)
   local options, defaults = parsed.options, require("lp.launch").defaults
-  for _, name in ipairs {"launch_type", "notice", "name", "threads", "spin", "seed", "log_level"} do
+  for _, name in ipairs {"launch_type", "notice", "name", "threads", "spin", "seed", "log_level", "terminal",
+                         "log_dir", "log_size", "tmux_open_window", "tmux_session_name"} do
     defaults[name] = options[name]
   end
   defaults.resources = given_resources(parsed)

@@ -8,10 +8,12 @@ local core = require "lp.core"
 local Node = require "lp.service.node"
 local Run = require "lp.service.run"
 local Unit = require "lp.service.unit"
+local command = require "lp.service.command"
 local processes = require "lp.service.processes"
 local prompt = require "lp.service.prompt"
 local report = require "lp.report"
 local state = require "lp.service.state"
+local terminal = require "lp.service.terminal"
 local threads = require "lp.service.threads"
 
 local host = core.host
@@ -93,6 +95,7 @@ function service:launch_run(run_id, settings)
   announce(run)
   run.state = "running"
   settle_places(run)
+  terminal.open(run)
   for _, node in ipairs(run.nodes) do node:start() end
 end
 
@@ -321,7 +324,8 @@ local function on_event(kind, first, second, name, text)
     threads.ended(first, second, text)
     if name == "main" and second ~= 0 and not signalled then report.line("lp: " .. text) end
   elseif kind == "child" then
-    processes.exited(tonumber(name), first, second)
+    local pid = tonumber(name)
+    if not command.exited(pid, first, second) then processes.exited(pid, first, second) end
   elseif kind == "answer" then
     require("lp.asking").answered(first, second, text)
   elseif kind == "signal" then

@@ -49,8 +49,10 @@ function Node:spec()
   return record
 end
 
+--- In the terminal, and where its output goes.
 function Node:print(text)
-  host.print(2, ("[%s] "):format(self.name), self.hue, text)
+  local key = self.home and self.run.id .. "/" .. self.home.name or self.key
+  host.print(2, ("[%s] "):format(self.name), self.hue, text, key)
 end
 
 local function set_state(node, name)

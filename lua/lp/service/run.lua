@@ -3,6 +3,7 @@
 
 local core = require "lp.core"
 local shutdown = require "lp.service.shutdown"
+local terminal = require "lp.service.terminal"
 local state = require "lp.service.state"
 local sync = require "lp.sync"
 
@@ -88,7 +89,7 @@ end
 --- One node less; the last one ends the run, once the processes have ended, too.
 function Run:node_gone()
   self.alive = self.alive - 1
-  if self.alive == 0 and not next(self.processes) then self:finish() end
+  self:finish_if_over()
   self:touch()
 end
 
@@ -98,7 +99,7 @@ end
 
 function Run:process_gone(process)
   self.processes[process] = nil
-  if self.alive == 0 and not next(self.processes) then self:finish() end
+  self:finish_if_over()
   self:touch()
 end
 
@@ -107,9 +108,21 @@ function Run:kill_processes()
   for process in pairs(self.processes) do process:kill() end
 end
 
+--- The last node and the last process have ended.
+function Run:finish_if_over()
+  if self.alive > 0 or next(self.processes) or self.finishing then return end
+  self.finishing = true
+  if not terminal.lingers(self) then return self:finish() end
+  core.start(function()
+    terminal.close(self)
+    self:finish()
+    self:touch()
+  end)
+end
+
 function Run:finish()
-  if self.state == "ended" then return end
   self.state = "ended"
+  host.unroute(self.id)
   if self.control then host.unlisten(self.control) end
   if self.folder then host.rundir_remove(self.id) end
   host.forget(self.id)
