@@ -69,7 +69,7 @@ local function quoted(text)
   return '"' .. json.valid_utf8(text):gsub('[\\"]', "\\%0") .. '"'
 end
 
-local shapes = {LuaNode = "ellipse", LuaClassNode = "box", CourierNode = "component",
+local shapes = {LuaNode = "ellipse", LuaClassNode = "box", CourierNode = "component", CacherNode = "cylinder",
                 MultiThreadingColocation = "folder", MultiProcessingColocation = "folder"}
 
 local function dot_node(node)

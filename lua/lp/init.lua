@@ -21,6 +21,7 @@ local homes = {
 
   Program = "lp.program",
   LuaNode = "lp.node", LuaClassNode = "lp.node", CourierNode = "lp.node", HostNode = "lp.node",
+  CacherNode = "lp.node",
   MultiThreadingColocation = "lp.colocation", MultiProcessingColocation = "lp.colocation",
   Address = "lp.address", deferred = "lp.deferred", flags = "lp.flags",
   launch = "lp.launch", connect = "lp.clients",

@@ -25,6 +25,7 @@ local kinds = {
   LuaClassNode = {constructs = true, serves = false},
   CourierNode = {constructs = true, serves = true},
   HostNode = {constructs = false, serves = true},
+  CacherNode = {constructs = true, serves = true},
   MultiThreadingColocation = {constructs = false, serves = false},
   MultiProcessingColocation = {constructs = false, serves = false},
 }
@@ -71,6 +72,25 @@ end
 function nodes.CourierNode(ctor, ...)
   construct.check("lp.CourierNode", ctor, 2)
   return new("CourierNode", ctor, ...)
+end
+
+local cacher_schema = {
+  ttl = options.number("a number of seconds, 0 or more", 0),
+  max_entries = options.integer("a whole number, 1 or more", 1),
+}
+
+--- A node that answers for another and remembers its answers.
+-- @param target the handle of the node behind
+-- @tparam table given `ttl` (seconds an answer is good for; 0: only calls under way at the same time
+--   share one), `max_entries` (10000)
+function nodes.CacherNode(target, given)
+  if not handle.is(target) then
+    error("lp.CacherNode: expected the handle of a node, got " .. options.describe(target), 2)
+  end
+  local checked = options.check("lp.CacherNode", cacher_schema, given, 2)
+  if not checked.ttl then error("lp.CacherNode: ttl is needed: the seconds an answer is good for", 2) end
+  checked.max_entries = checked.max_entries or 10000
+  return new("CacherNode", require "lp.cacher", target, checked)
 end
 
 --- A node that the program around the engine implements, in C (lp_host_node). It lives on that
