@@ -73,6 +73,12 @@ void *mem_realloc_lua(void *block, size_t bytes) {
   return fault_due(true) ? NULL : realloc(block, bytes);
 }
 
+#ifdef LP_FAULTS
+bool mem_refuses_lua(void) {
+  return fault_due(true);
+}
+#endif
+
 void mem_free(void *block) {
   free(block);
 }

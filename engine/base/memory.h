@@ -8,6 +8,7 @@
 #ifndef LP_BASE_MEMORY_H
 #define LP_BASE_MEMORY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 void *mem_alloc(size_t bytes);
@@ -17,6 +18,14 @@ void *mem_new(size_t bytes);
 void *mem_realloc(void *block, size_t bytes);
 /* The same for an interpreter, which asks a second time after a collection. */
 void *mem_realloc_lua(void *block, size_t bytes);
+/* Is a request of an interpreter that is met without malloc to fail? */
+#ifdef LP_FAULTS
+bool mem_refuses_lua(void);
+#else
+static inline bool mem_refuses_lua(void) {
+  return false;
+}
+#endif
 /* Accepts NULL. */
 void mem_free(void *block);
 /* A copy the caller frees with mem_free; NULL when `text` is NULL or memory is out. */

@@ -25,6 +25,7 @@ loop *loop_new(engine *engine, const char *name, fault *fault) {
   if (!made) goto failed;
   made->engine = engine;
   snprintf(made->name, sizeof made->name, "%s", name);
+  slabs_init(&made->slabs);
   list_init(&made->nodes);
   list_init(&made->ready);
   list_init(&made->dirty);
@@ -91,6 +92,7 @@ void loop_free(loop *loop) {
   poller_free(loop->poller);
   mailbox_unref(loop->box);
   hash_fini(&loop->by_id);
+  slabs_fini(&loop->slabs);
   mem_free(loop->scratch.data);
   mem_free(loop);
 }

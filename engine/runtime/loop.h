@@ -16,6 +16,7 @@
 #include "base/hash.h"
 #include "base/list.h"
 #include "base/mailbox.h"
+#include "base/slab.h"
 #include "base/status.h"
 #include "net/stream.h"
 #include "runtime/timer.h"
@@ -42,6 +43,7 @@ typedef struct loop {
   poller *poller;
   poller_watch *wake;
   stream_scratch scratch;
+  slabs slabs; /* small blocks of its nodes' interpreters */
   timer_wheel timers;
   int64_t now; /* clock_now of the turn's beginning */
   list nodes;  /* all that live here */

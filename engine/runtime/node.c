@@ -13,11 +13,11 @@
 #include "runtime/lines.h"
 #include "runtime/task.h"
 
-static void *move_block(const engine *engine, void *block, size_t old_bytes, size_t bytes) {
-  if (engine->allocate) return engine->allocate(engine->allocate_user, block, old_bytes, bytes);
-  if (bytes) return mem_realloc_lua(block, bytes);
-  mem_free(block);
-  return NULL;
+static void *move_block(node *node, void *block, size_t old_bytes, size_t bytes) {
+  const engine *engine = node->engine;
+  if (!engine->allocate) return slabs_resize(&node->loop->slabs, block, old_bytes, bytes);
+  void *moved = engine->allocate(engine->allocate_user, block, old_bytes, bytes);
+  return moved || !bytes || bytes > old_bytes ? moved : block;
 }
 
 /* Lua's allocator. Growth beyond the limit is refused, shrinking never. */
@@ -26,7 +26,7 @@ static void *node_allocate(void *owner, void *block, size_t old_bytes, size_t by
   size_t used = atomic_load_explicit(&node->memory_bytes, memory_order_relaxed);
   if (!block) old_bytes = 0;
   if (bytes == 0) {
-    move_block(node->engine, block, old_bytes, 0);
+    move_block(node, block, old_bytes, 0);
     atomic_store_explicit(&node->memory_bytes, used - old_bytes, memory_order_relaxed);
     return NULL;
   }
@@ -34,8 +34,8 @@ static void *node_allocate(void *owner, void *block, size_t old_bytes, size_t by
     node->starved = true;
     return NULL;
   }
-  void *moved = move_block(node->engine, block, old_bytes, bytes);
-  if (!moved) return bytes <= old_bytes ? block : NULL;
+  void *moved = move_block(node, block, old_bytes, bytes);
+  if (!moved) return NULL;
   atomic_store_explicit(&node->memory_bytes, used - old_bytes + bytes, memory_order_relaxed);
   return moved;
 }
