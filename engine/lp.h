@@ -119,6 +119,7 @@ typedef struct lp_engine_options {
   const char *command;
 
   size_t memory_limit; /* bytes of the interpreter that loads programs; 0: none */
+  double load_timeout; /* seconds a script may take to return its program; 0: no bound */
 
   double notice; /* seconds lp_engine_close gives programs that run; default 1 */
   int threads;   /* loops for nodes that name none; 0: the default, 64 */
@@ -238,11 +239,11 @@ LP_API lp_status lp_push_next(lp_values *values, lp_reader *reader);
 typedef struct lp_program lp_program;
 typedef struct lp_run lp_run;
 
-/* Runs a script, which has to return a program made by lp.Program. `arguments`, `count` of
- * them, are its `...` and `arg` (NULL and 0: none). `*out` is freed with lp_program_free. Waits
- * until the script has returned.
- * not_found: no such file; invalid_argument: it does not compile, or returns no program;
- * unknown or a code of its own: it raised. */
+/* Runs a script, which has to return a program made by lp.Program. (After options.load_timeout
+ * it fails with deadline_exceeded, and the script is interrupted in the next polls.) `arguments`,
+ * `count` of them, are its `...` and `arg` (NULL and 0: none). `*out` is freed with
+ * lp_program_free. Waits until the script has returned. not_found: no such file; invalid_argument:
+ * it does not compile, or returns no program; unknown or a code of its own: it raised. */
 LP_API lp_status lp_program_load_file(lp_engine *engine, const char *path, int count,
                                       const char *const *arguments, lp_program **out);
 /* The same for `length` bytes of text, named `name` in messages. Bytecode is refused. */

@@ -56,6 +56,8 @@ rpc *embed_rpc(lp_engine *engine);
 
 /* One turn, which sleeps until `until` at most (0: not); tells calls that failed. */
 void embed_turn(lp_engine *engine, int64_t until);
+/* What is turned from now on ends by the absolute time, Lua in it too; CLOCK_NEVER: no more. */
+void embed_bound(lp_engine *engine, int64_t until);
 /* Turns until done(subject) or the absolute time; was it done? */
 bool embed_turn_until(lp_engine *engine, bool (*done)(void *subject), void *subject, int64_t until);
 void embed_poll_fini(lp_engine *engine);
@@ -92,9 +94,9 @@ struct lp_node {
 /* A client of the node behind `key`. NULL: memory. */
 lp_node *embed_node(lp_engine *engine, const char *key, const char *name);
 /* Calls a node of the engine's own ("service", "main") and waits for its answer; `results` may
- * be NULL. */
+ * be NULL. After `timeout` seconds (0: none) what it computes is interrupted. */
 lp_status embed_ask(lp_engine *engine, const char *key, const char *method,
-                    const lp_values *arguments, lp_values *results);
+                    const lp_values *arguments, double timeout, lp_values *results);
 /* The same without waiting, and without a node of the host's. */
 lp_status embed_send(lp_engine *engine, const char *key, const char *method,
                      const lp_values *arguments, lp_answer answer, void *user);

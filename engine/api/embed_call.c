@@ -302,12 +302,19 @@ static native_call own_call(const char *method, const lp_values *arguments) {
 }
 
 lp_status embed_ask(lp_engine *engine, const char *key, const char *method,
-                    const lp_values *arguments, lp_values *results) {
+                    const lp_values *arguments, double timeout, lp_values *results) {
   peer *peer = own_peer(engine, key);
   if (!peer) return LP_RESOURCE_EXHAUSTED;
   native_call call = own_call(method, arguments);
+  if (timeout > 0) call.due = embed_deadline(timeout);
+  embed_bound(engine, call.due);
   lp_status status = wait_call(engine, peer, &call, results);
+  embed_bound(engine, CLOCK_NEVER);
   peer_unref(peer);
+  node *main = status == LP_DEADLINE_EXCEEDED && timeout > 0
+                   ? loop_find_node(engine->loop, engine->main)
+                   : NULL;
+  if (main) node_interrupt(main, false);
   return status;
 }
 

@@ -157,6 +157,9 @@ static lp_status take_options(lp_engine *engine, const lp_engine_options *given)
                       given->size);
   size_t known = given->size < sizeof *given ? given->size : sizeof *given;
   memcpy(&engine->options, given, known);
+  if (!(given->load_timeout >= 0))
+    return embed_fail(LP_INVALID_ARGUMENT, "lp_engine_open: options.load_timeout is %g; 0 or more",
+                      given->load_timeout);
   if (given->threads < 0)
     return embed_fail(LP_INVALID_ARGUMENT, "lp_engine_open: options.threads is %d; 0 or more",
                       given->threads);
@@ -306,7 +309,7 @@ static lp_status end_runs(lp_engine *engine) {
   char names[FAULT_TEXT / 2] = "";
   lp_status status = LP_RESOURCE_EXHAUSTED;
   if (arguments && stuck && lp_push_number(arguments, engine->options.notice) == LP_OK)
-    status = embed_ask(engine, "service", "close_all", arguments, stuck);
+    status = embed_ask(engine, "service", "close_all", arguments, 0, stuck);
   lp_reader results = lp_values_read(stuck), list;
   if (status == LP_OK && lp_read_array(&results, &list) == LP_OK) {
     char name[96];

@@ -137,17 +137,21 @@ lp_status lp_fd(lp_engine *engine, int *out) {
 
 /* ---- polling ---------------------------------------------------------------- */
 
+void embed_bound(lp_engine *engine, int64_t until) {
+  bool bounded = until != CLOCK_NEVER;
+  if (!bounded && !engine->loop->work_until) return;
+  engine->loop->work_until = bounded ? until : 0;
+  alarm_set(engine, bounded ? until : 0); /* at last it must not interrupt the host's own calls */
+}
+
 /* Turns while there is something, until `until`. */
 static void work(lp_engine *engine, int64_t until) {
   loop *loop = engine->loop;
   descriptor_disarm(engine);
-  bool bounded = until != CLOCK_NEVER;
-  loop->work_until = bounded ? until : 0;
-  if (bounded) alarm_set(engine, until);
+  embed_bound(engine, until);
   embed_turn(engine, 0);
   while (loop_busy(loop) && clock_now() < until) embed_turn(engine, 0);
-  loop->work_until = 0;
-  if (bounded) alarm_set(engine, 0); /* it must not interrupt a system call of the host's */
+  embed_bound(engine, CLOCK_NEVER);
   descriptor_arm(engine);
 }
 

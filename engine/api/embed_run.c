@@ -65,11 +65,15 @@ static lp_status load(lp_engine *engine, const char *method, const char *name, c
   lp_program *made = mem_new(sizeof *made);
   lp_status status = given && results && made ? LP_OK : out_of_memory(what);
   if (status == LP_OK) status = push_script(given, name, text, length, count, arguments);
-  if (status == LP_OK) status = embed_ask(engine, "main", method, given, results);
+  if (status == LP_OK)
+    status = embed_ask(engine, "main", method, given, engine->options.load_timeout, results);
   lp_reader reader = lp_values_read(results);
   if (status == LP_OK) status = lp_read_integer(&reader, &made->number);
   lp_values_free(given);
   lp_values_free(results);
+  if (status == LP_DEADLINE_EXCEEDED && engine->options.load_timeout > 0)
+    embed_fail(status, "%s: deadline exceeded: %s has not returned its program within %g s", what,
+               name, engine->options.load_timeout);
   if (status != LP_OK) {
     mem_free(made);
     return status;
@@ -227,7 +231,7 @@ lp_status lp_program_launch(lp_program *program, const lp_launch_options *option
   }
   status = given && results && made && made->names ? LP_OK : out_of_memory(what);
   if (status == LP_OK) status = push_launch(given, program, &chosen);
-  if (status == LP_OK) status = embed_ask(program->engine, "main", "launch", given, results);
+  if (status == LP_OK) status = embed_ask(program->engine, "main", "launch", given, 0, results);
   if (status == LP_OK) status = take_run(made, results);
   lp_values_free(given);
   lp_values_free(results);
@@ -267,7 +271,9 @@ static lp_status ask_reload(lp_run *run, const char *text, size_t length, lp_val
   lp_status status = given ? lp_push_string(given, run->id) : out_of_memory("lp_run_reload");
   if (status == LP_OK)
     status = text ? lp_push_bytes(given, text, length) : lp_push_boolean(given, false);
-  if (status == LP_OK) status = embed_ask(run->engine, "main", "reload", given, results);
+  if (status == LP_OK)
+    status =
+        embed_ask(run->engine, "main", "reload", given, run->engine->options.load_timeout, results);
   lp_values_free(given);
   return status;
 }

@@ -387,6 +387,35 @@ static void test_scripts_that_are_no_programs(void) {
   engine = NULL;
 }
 
+static void check_load_timeout(bool signals) {
+  lp_engine_options options;
+  lp_program *program = NULL;
+  lp_engine_options_init(&options);
+  options.signals = signals;
+  options.load_timeout = 0.1;
+  OK(lp_engine_open(&options, &engine));
+  static const char *const stuck[] = {"while true do end",
+                                      "while true do pcall(function() while true do end end) end",
+                                      "require('lp').sleep(1000)", "require('lp').Event():wait()"};
+  for (size_t i = 0; i < sizeof stuck / sizeof *stuck; i++)
+    FAILS(lp_program_load_text(engine, "stuck", stuck[i], strlen(stuck[i]), 0, NULL, &program),
+          LP_DEADLINE_EXCEEDED, "stuck has not returned its program within 0.1 s");
+  lp_engine_close(engine);
+  OK(lp_engine_free(engine));
+  options.load_timeout = 30;
+  OK(lp_engine_open(&options, &engine));
+  launch_text(echo_program);
+  lp_node *node = node_named("near/0");
+  OK(lp_node_call_wait(node, "echo", NULL, 30, NULL));
+  lp_node_free(node);
+  close_engine();
+}
+
+static void test_a_script_that_does_not_return_is_given_up(void) {
+  check_load_timeout(false);
+  check_load_timeout(true);
+}
+
 /* ---- calls ------------------------------------------------------------------ */
 
 typedef struct answer {
@@ -942,6 +971,7 @@ int main(void) {
   RUN(test_another_thread_can_take_an_engine_over);
   RUN(test_a_closed_engine_refuses);
   RUN(test_scripts_that_are_no_programs);
+  RUN(test_a_script_that_does_not_return_is_given_up);
   RUN(test_nodes_are_called);
   RUN(test_too_many_calls_are_refused);
   RUN(test_calls_under_way_are_told_when_the_engine_closes);
