@@ -224,6 +224,8 @@ describe("of two processes that do not answer", function()
       local pid = server:pid()
       stop_process(pid)
       local waits = server.futures:ping()
+      local burst = {}
+      for i = 1, 500 do burst[i] = server.futures:note(i) end
       local err = raised(hasty.call, hasty, "ping") -- sent before it was known
       assert.equal("unavailable", err.code)
       contains(("node stopped/0: its process %d "):format(pid), err)
@@ -242,6 +244,8 @@ describe("of two processes that do not answer", function()
 
       assert(os.execute("kill -CONT " .. pid))
       assert.equal("pong", waits:result())
+      for i = 1, 500 do assert.equal(i, burst[i]:result()) end
+      assert.equal(500, #server:noted()) -- each was run once
       until_state(server, "ready")
       repeat lp.sleep(0.01) until hasty:state() == "ready"
       assert.equal("pong", hasty:call "ping")

@@ -59,16 +59,14 @@ end
 local Link = {}
 Link.__index = Link
 
---- Connects to a run of runs.list; `timeout` (seconds) is for each question, nil: none.
-function runs.connect(run)
-  return setmetatable({run = run, id = run.id, name = run.name,
-                       client = core.client("unix:" .. run.folder .. "/control", "run " .. run.id)}, Link)
-end
+--- Those who ask at a prompt want to hear at once that a run, or a node, is not there any more.
+local AT_ONCE = {wait_for_ready = false}
 
---- The same for a run launched here (lp.launch).
-function runs.own(run)
-  return setmetatable({run = run, id = run.id, name = run.name, own = true,
-                       client = core.client("service", "service")}, Link)
+--- Connects to a run of runs.list.
+function runs.connect(run)
+  local client = core.client("unix:" .. run.folder .. "/control", "run " .. run.id)
+  return setmetatable({run = run, id = run.id, name = run.name,
+                       client = core.with(client, AT_ONCE)}, Link)
 end
 
 --- The same for a run launched here (lp.launch).
@@ -89,7 +87,7 @@ end
 
 --- A client of one of the run's nodes, which need not be of this process.
 function Link:node(name, timeout)
-  local client = core.client(self:ask("address", name), name)
+  local client = core.with(core.client(self:ask("address", name), name), AT_ONCE)
   return timeout and core.with(client, {timeout = timeout}) or client
 end
 
