@@ -1,5 +1,6 @@
---- A thousand nodes in one process start, answer one call each and stop, within the time and
--- memory that the design promises. Sanitizers' builds are only asked to do it at all.
+--- A thousand nodes in one process start, answer one call each and stop, within the memory that
+-- the design promises (the time is for the benchmarks). Sanitizers' builds are only asked to do it
+-- at all.
 
 local lp = os.getenv "LP_COMMAND" or "build/release/lp"
 
@@ -29,23 +30,20 @@ return program
 ]]
 
 describe("a thousand nodes in one process", function()
-  it("start, answer one call each and stop in under two seconds and 200 MB", function()
+  it("start, answer one call each and stop in under 200 MB", function()
     local path = os.tmpname()
     do
       local file <close> = assert(io.open(path, "w"))
       file:write(script)
     end
-    local begin = require("lp.core").now()
     local pipe = io.popen(("%s run %s 2>&1; echo status $?"):format(lp, path))
     local output = pipe:read "a"
     pipe:close()
-    local seconds = require("lp.core").now() - begin
     os.remove(path)
     assert.equal("501500", output:match "sum%s+(%d+)", output)
     assert.equal("0", output:match "status (%d+)")
     if not lp:find("build/release", 1, true) then return end
     local kilobytes = tonumber(output:match "%[main/0%] (%d+)\n")
     assert.is_true(kilobytes < 200 * 1024, ("%d kB"):format(kilobytes))
-    assert.is_true(seconds < 2, ("%.2f s"):format(seconds))
   end)
 end)
