@@ -1,8 +1,10 @@
 /* The nodes of this process: making them on their loops, the service's orders to them, their
  * listeners. See host_parts.h. */
+#include <pthread.h>
 #include <semaphore.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "api/host_parts.h"
@@ -265,6 +267,19 @@ static int host_interrupt(lua_State *L) {
   return give_order(L, statements ? ORDER_INTERRUPT_STATEMENTS : ORDER_INTERRUPT);
 }
 
+/* cpu(id) -> seconds of processor time of its loop's thread; nil: there is none */
+static int host_cpu(lua_State *L) {
+  hosted_node *hosted = host_find_node(host_of(L), (uint64_t)luaL_checkinteger(L, 1));
+  struct timespec used;
+  clockid_t clock;
+  if (!hosted || !hosted->at->loop->threaded ||
+      pthread_getcpuclockid(hosted->at->loop->thread, &clock) != 0 ||
+      clock_gettime(clock, &used) != 0)
+    return 0;
+  lua_pushnumber(L, (lua_Number)used.tv_sec + (lua_Number)used.tv_nsec * 1e-9);
+  return 1;
+}
+
 /* loop_name(id): of a node's loop, "" for one the engine has chosen; nil: there is none */
 static int host_loop_name(lua_State *L) {
   hosted_node *hosted = host_find_node(host_of(L), (uint64_t)luaL_checkinteger(L, 1));
@@ -312,10 +327,19 @@ static int host_free_port(lua_State *L) {
 }
 
 const luaL_Reg host_node_functions[] = {
-    {"start", host_start},         {"stop", host_stop},           {"cancel", host_cancel},
-    {"kill", host_kill},           {"listen", host_listen},       {"unlisten", host_unlisten},
-    {"free_port", host_free_port}, {"loop_name", host_loop_name}, {"interrupt", host_interrupt},
-    {"pause", host_pause},         {"resume", host_resume},       {NULL, NULL},
+    {"start", host_start},
+    {"stop", host_stop},
+    {"cancel", host_cancel},
+    {"kill", host_kill},
+    {"listen", host_listen},
+    {"unlisten", host_unlisten},
+    {"free_port", host_free_port},
+    {"loop_name", host_loop_name},
+    {"cpu", host_cpu},
+    {"interrupt", host_interrupt},
+    {"pause", host_pause},
+    {"resume", host_resume},
+    {NULL, NULL},
 };
 
 /* ---- the node of the creator's own loop ------------------------------------- */

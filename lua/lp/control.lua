@@ -6,6 +6,7 @@
 -- @module lp.control
 
 local core = require "lp.core"
+local inspect = require "lp.service.inspect"
 local service = require "lp.service"
 local state = require "lp.service.state"
 
@@ -261,6 +262,68 @@ control["lp.logs"] = function(id, since, name, most, level)
     if not level or line.stream == 2 and rank >= (levels[level] or 2) then kept[#kept + 1] = line end
   end
   return {lines = kept, next = following}
+end
+
+--- What the loops of nodes tell about them, whatever the nodes are doing (lp.service.inspect): of one
+-- node, or of all an array.
+for _, what in ipairs {"state", "tasks", "calls", "stats"} do
+  control["lp." .. what] = function(id, name, budget)
+    local run = run_of(id)
+    if name ~= nil then return inspect.ask(node_of(run, name), what, budget or BUDGET) end
+    local answers = ask_all(run.nodes, budget or BUDGET, function(node, seconds)
+      return inspect.ask(node, what, seconds)
+    end)
+    for i, node in ipairs(run.nodes) do
+      answers[i] = answers[i] or {node = node.name, partial = true, partial_reason = "it does not answer"}
+    end
+    return answers
+  end
+end
+
+--- While a node is paused none of its tasks runs.
+control["lp.pause"] = function(id, name) inspect.pause(node_of(run_of(id), name), true) end
+control["lp.resume"] = function(id, name) inspect.pause(node_of(run_of(id), name), false) end
+
+--- Seconds of processor time of a node: of its process, or of its loop's thread.
+local function cpu_of(node)
+  if not is_process(node) then return node.id and core.host.cpu(node.id) end
+  local file = io.open(("/proc/%d/stat"):format(pid_of(node)))
+  if not file then return nil end
+  local user, system = (file:read "a" or ""):match "%) %a %S+ %S+ %S+ %S+ %S+ %S+ %S+ %S+ %S+ %S+ (%d+) (%d+)"
+  file:close()
+  return user and (tonumber(user) + tonumber(system)) / 100
+end
+
+--- What `lp top` takes the difference of.
+control["lp.top"] = function(id, budget)
+  local run = run_of(id)
+  local list = control["lp.stats"](id, nil, budget or 0.5)
+  for i, answer in ipairs(list) do
+    local node = run.nodes[i]
+    local memory = answer.memory
+    list[i] = {
+      node = node.name, state = describe(node).state, cpu = node.state ~= "ended" and cpu_of(node) or nil,
+      ["in"] = answer.served and answer.served.calls, out = answer.made and answer.made.calls,
+      pending = answer.pending, waiting = answer.waiting, uptime = answer.uptime,
+      bytes = type(memory) == "table" and memory.bytes or memory,
+      partial = answer.partial, partial_reason = answer.partial_reason,
+    }
+  end
+  return list
+end
+
+--- Resident bytes of the processes of nodes, by node.
+control["lp.resident"] = function(id)
+  local sizes = {}
+  for _, node in ipairs(run_of(id).nodes) do
+    local file = node.state ~= "ended" and io.open(("/proc/%d/statm"):format(pid_of(node) or 0))
+    if file then
+      local pages = (file:read "a" or ""):match "^%d+ (%d+)"
+      sizes[node.name] = pages and tonumber(pages) * 4096
+      file:close()
+    end
+  end
+  return core.map(sizes)
 end
 
 --- Asks the program to stop; `notice` (seconds) instead of the run's own.

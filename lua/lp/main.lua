@@ -238,6 +238,8 @@ end
 
 function commands.graph(parsed)
   if is_run(parsed.script) then
+    take_json(parsed)
+    if parsed.options.json then parsed.options.format = "json" end
     return commands.console{spec = require("lp.console.catalog").named.graph, run = parsed.script,
                             words = {}, options = {format = parsed.options.format,
                                                    json = parsed.options.format == "json"}}

@@ -215,4 +215,6 @@ function commands.stop(session, _, options)
   return {value = {stopped = link.id}, text = ("run %s has ended\n"):format(link.id)}
 end
 
+for name, fn in pairs(require "lp.console.inspection") do commands[name] = fn end
+
 return commands

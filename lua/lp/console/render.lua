@@ -15,7 +15,7 @@ end
 
 local function cell(column, row)
   local value = row[column.field]
-  if column.show then value = column.show(value, row) end
+  if column.show and value ~= nil then value = column.show(value, row) end
   if value == nil then return column.none or "-" end
   return flat(tostring(value))
 end
