@@ -36,13 +36,24 @@ local function is_own_module(name)
   return type(name) == "string" and (name == "lp" or name:find("^lp%.") ~= nil)
 end
 
-local function carry_additions(walk)
-  for _, library in ipairs(walk.baseline.libraries) do
+local function find_additions(baseline)
+  local list = {}
+  for _, library in ipairs(baseline.libraries) do
     if not rawequal(library.object, GLOBALS) then
       for key, value in named.additions(library) do
-        walk:try_field(standard_table(walk, library.object), key, value, library.name)
+        list[#list + 1] = { library = library, key = key, value = value }
       end
     end
+  end
+  return list
+end
+
+-- Looked for once for all nodes that are packed with the same options.
+local function carry_additions(walk)
+  local options = walk.options
+  options.additions = options.additions or find_additions(walk.baseline)
+  for _, added in ipairs(options.additions) do
+    walk:try_field(standard_table(walk, added.library.object), added.key, added.value, added.library.name)
   end
   for name, value in next, package.preload do
     if not is_own_module(name) then
