@@ -32,6 +32,7 @@ static void say_in_c(host *host, hosted_loop *hosted, int64_t now) {
                *where ? where : "a node", (double)(now - watched->since) * 1e-9,
                waits ? ", and others wait for it" : "");
   if (length > 0) host_say(host, words, (size_t)length);
+  atomic_store(&hosted->loop->watched, watched->resumes + 1); /* it need not tell the same */
   watched->said = true;
 }
 
@@ -48,7 +49,7 @@ static void on_long(host *host, hosted_loop *hosted, int64_t now) {
   } else if (due) { /* not asked yet, or nobody waited then */
     watched->asked_at = now;
     atomic_store(&loop->answered, false);
-    inspect_busy(loop, (double)(now - watched->since) * 1e-9);
+    inspect_busy(loop, watched->since);
   }
 }
 

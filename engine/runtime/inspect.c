@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "runtime/engine.h"
 #include "runtime/interrupt.h"
@@ -79,29 +80,36 @@ bool inspect_ask(loop *loop, uint64_t id, const char *what, uint64_t ticket) {
 
 typedef struct watch {
   message message;
-  double seconds;
+  int64_t since;
+  uint_fast64_t resumes; /* of the loop, when it was asked */
 } watch;
 
 static void watch_drop(message *carried) {
   mem_free(carried);
 }
 
-static void watch_run(message *carried, void *at) {
-  loop *here = at;
+/* The node that computes; NULL when what was asked about is over, or was told already. */
+static node *still_at_it(const loop *here, const watch *asked) {
   lua_State *L = atomic_load_explicit(&here->running, memory_order_relaxed);
-  node *node = L ? node_of(L) : NULL;
-  bool said =
-      !node || !node->hooks->on_busy || node->hooks->on_busy(node, ((watch *)carried)->seconds);
-  uint_fast64_t resumes = atomic_load_explicit(&here->resumes, memory_order_relaxed);
-  atomic_store(&here->watched, said ? resumes + 1 : 0);
-  atomic_store(&here->answered, true);
-  mem_free(carried);
+  bool same = atomic_load_explicit(&here->resumes, memory_order_relaxed) == asked->resumes;
+  return L && same && atomic_load(&here->watched) != asked->resumes + 1 ? node_of(L) : NULL;
 }
 
-bool inspect_busy(loop *loop, double seconds) {
+static void watch_run(message *carried, void *at) {
+  loop *here = at;
+  watch *asked = (watch *)carried;
+  node *node = still_at_it(here, asked);
+  double seconds = (double)(clock_now() - asked->since) * 1e-9;
+  bool said = node && node->hooks->on_busy && node->hooks->on_busy(node, seconds);
+  if (said) atomic_store(&here->watched, asked->resumes + 1);
+  atomic_store(&here->answered, true);
+  mem_free(asked);
+}
+
+bool inspect_busy(loop *loop, int64_t since) {
   watch *sent = mem_new(sizeof *sent);
   if (!sent) return false;
-  *sent = (watch){{.run = watch_run, .drop = watch_drop}, seconds};
+  *sent = (watch){{.run = watch_run, .drop = watch_drop}, since, atomic_load(&loop->resumes)};
   if (!mailbox_push(loop->box, MAILBOX_CONTROL, &sent->message)) mem_free(sent);
   interrupt_send(loop, INTERRUPT_CONTROL);
   return true;

@@ -17,9 +17,9 @@ struct task;
  * another status and a text. False: memory is out. */
 bool inspect_ask(loop *loop, uint64_t id, const char *what, uint64_t ticket);
 
-/* Has the node that computes on `loop`, since `seconds`, told so (node_hooks.on_busy): what it does
- * comes out as loop->watched. False: memory is out. */
-bool inspect_busy(loop *loop, double seconds);
+/* Has the node that computes on `loop` since then tell so (node_hooks.on_busy): loop->answered
+ * says that it was asked, loop->watched that it has told. False: memory is out. */
+bool inspect_busy(loop *loop, int64_t since);
 
 /* Calls `fn` with the levels of a task's Lua stack, see inspect_stack. */
 typedef void (*inspect_line)(void *owner, const char *line);

@@ -54,7 +54,4 @@ function inspect.pause(node, paused)
   end
 end
 
---- Groups tasks with equal stacks; see lp.asking.
-inspect.group = asking.group
-
 return inspect
