@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "rpc/client.h"
 #include "rpc/future.h"
+#include "rpc/health.h"
 #include "rpc/methods.h"
 #include "rpc/overview.h"
 #include "rpc/reply.h"
@@ -286,6 +287,12 @@ static int core_unserve(lua_State *L) {
   return 0;
 }
 
+/* healthy(boolean): what callers are told of this node */
+static int core_healthy(lua_State *L) {
+  health_set(rpc_of(L), lua_toboolean(L, 1));
+  return 0;
+}
+
 enum { SETTLE_BYTES = 1 << 20 };
 
 /* settle(): the node has started; what that left behind is collected as soon as the node has
@@ -499,6 +506,7 @@ static const luaL_Reg core_functions[] = {
     {"instructions", core_instructions},
     {"settle", core_settle},
     {"unserve", core_unserve},
+    {"healthy", core_healthy},
     {"statement", core_statement},
     {"keep_instance", core_keep_instance},
     {"instance", core_instance},

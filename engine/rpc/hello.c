@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "rpc/circle.h"
+#include "rpc/health.h"
 #include "rpc/connecting.h"
 #include "wire/token.h"
 
@@ -148,6 +149,7 @@ lp_status hello_asked(peer *peer, const frame *frame, fault *fault) {
     peer->name = copy;
   }
   greeted(peer, frame);
+  health_greet(peer);
   return LP_OK;
 }
 
@@ -206,6 +208,12 @@ void hello_cancel(peer *peer, uint32_t id) {
   size_t start;
   buffer *out = listens(peer) ? note_begin(peer, CANCEL_METHOD, 1, &start) : NULL;
   if (out) note_end(peer, start, frame_put_integer(out, id));
+}
+
+void hello_health(peer *peer, bool healthy) {
+  size_t start;
+  buffer *out = listens(peer) ? note_begin(peer, HEALTH_METHOD, 1, &start) : NULL;
+  if (out) note_end(peer, start, frame_put_integer(out, healthy));
 }
 
 void hello_held(peer *peer, uint32_t id, const char *list) {

@@ -24,6 +24,8 @@ void hello_credit(peer *peer, uint32_t count, size_t bytes);
 void hello_bye(peer *peer, const char *text);
 /* Tells the other side that nobody waits for the answer to `id` any more. */
 void hello_cancel(peer *peer, uint32_t id);
+/* Tells the other side whether this node is well. */
+void hello_health(peer *peer, bool healthy);
 /* Tells the other side that its request `id` waits here, and for whom; see circle.h. */
 void hello_held(peer *peer, uint32_t id, const char *list);
 

@@ -10,6 +10,7 @@
 #include "rpc/circle.h"
 #include "rpc/client.h"
 #include "rpc/connecting.h"
+#include "rpc/health.h"
 #include "rpc/hello.h"
 #include "rpc/methods.h"
 #include "rpc/peer_faults.h"
@@ -184,7 +185,7 @@ static void forget_link(peer *peer) {
   peer_faults_forget(peer);
   link_close(&peer->wire);
   peer_reset_splitter(peer);
-  peer->again = false;
+  peer->again = peer->unhealthy = false;
   peer->frame_start = 0;
   peer->window = peer->granted.calls;
   peer->window_bytes = peer->granted.bytes;
@@ -298,6 +299,10 @@ static void on_notify(lua_State *L, peer *peer, const frame *frame, size_t lengt
   }
   if (method_is(frame, CIRCLE_METHOD)) {
     circle_told(L, peer, frame);
+    return;
+  }
+  if (method_is(frame, HEALTH_METHOD)) {
+    health_told(peer, frame);
     return;
   }
   if (method_is(frame, BYE_METHOD)) {

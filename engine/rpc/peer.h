@@ -44,6 +44,7 @@ struct peer {
   bool accepted;                 /* the other side dialled */
   bool control;                  /* reserved methods are answered here, see control.h */
   bool foreign;                  /* speaks bare MessagePack-RPC */
+  bool unhealthy;                /* says the node there */
   bool broken;                   /* memory was out for something the other end relies on */
   struct connecting *connecting; /* NULL: idle, open or closed */
   size_t frame_start;            /* of a frame being written, + 1; 0: none */

@@ -11,6 +11,7 @@
 #include "rpc/client.h"
 #include "rpc/connecting.h"
 #include "rpc/control.h"
+#include "rpc/health.h"
 #include "rpc/peer_faults.h"
 #include "rpc/peer_silence.h"
 #include "runtime/engine.h"
@@ -32,6 +33,7 @@ void peer_accept_pipe(rpc *rpc, pipe_end *end, const char *name, terms terms) {
   peer_faults_link(made);
   peer_grant(made, terms);
   pipe_attach(end, &peer_events, made);
+  health_greet(made);
 }
 
 void peer_accept_fd(rpc *rpc, int fd) {
@@ -303,7 +305,7 @@ static void connect_hasty(peer *peer) {
 }
 
 bool peer_connect(peer *peer, bool hasty, fault *fault) {
-  if (hasty && peer_is_silent(peer, fault)) return false;
+  if (hasty && (peer_is_silent(peer, fault) || health_is_bad(peer, fault))) return false;
   if (peer->state == PEER_CLOSED) {
     fault_set(fault, LP_UNAVAILABLE, "%s", peer->end_text ? peer->end_text : "the link was closed");
     return false;
@@ -323,7 +325,8 @@ const char *peer_state_name(peer *peer) {
   static const char *const idle[] = {"idle", "transient_failure", "shutdown"};
   place place = {0};
   fault ignored;
-  if (peer->state == PEER_OPEN && peer_is_silent(peer, &ignored)) return "transient_failure";
+  if (peer->state == PEER_OPEN && (peer_is_silent(peer, &ignored) || peer->unhealthy))
+    return "transient_failure";
   if (peer->state != PEER_IDLE) return names[peer->state];
   lp_status status = engine_find(peer->rpc->node->engine, peer->target, &place, &ignored);
   mailbox_unref(place.box);

@@ -63,12 +63,13 @@ function Server:stop()
   core.unserve()
 end
 
---- Does the node say that it is well? Callers that balance between nodes ask (later).
+--- Says whether the node is well. It answers calls all the same, but its callers are told: clients
+-- with `wait_for_ready = false` fail at once while it is not.
 function Server:set_healthy(healthy)
   check(self, "set_healthy(boolean)")
   if type(healthy) ~= "boolean" then error("server:set_healthy: expected true or false", 2) end
   if not self.started then error("server:set_healthy: the server was not started", 2) end
-  self.healthy = healthy
+  core.healthy(healthy)
 end
 
 --- The server of an instance; `methods` are the names of its public methods.
@@ -78,7 +79,7 @@ local function new(instance, methods)
     bound[name] = function(...) return instance[name](instance, ...) end
   end
   bound.__call = bound.__call and function(...) return instance(...) end
-  return setmetatable({instance = instance, bound = bound, healthy = true}, Server)
+  return setmetatable({instance = instance, bound = bound}, Server)
 end
 
 return {new = new}

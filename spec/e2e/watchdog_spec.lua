@@ -42,7 +42,7 @@ support.placements(describe, "the log", function(launch_type)
   end
 
   local function let_go(path)
-    local file <close> = assert(io.open(path, "w"))
+    assert(io.open(path, "w")):close()
   end
 
   teardown(support.clean)

@@ -37,7 +37,7 @@ local function two(place, use)
     return program:add_node(lp.CourierNode(Node.new, second, path), "first"), second
   end, function(first, second, run)
     use(first, second, run, function()
-      local file <close> = assert(io.open(path, "w"))
+      assert(io.open(path, "w")):close()
     end)
   end)
   os.remove(path)

@@ -26,6 +26,7 @@ end
 function Owner:unbind(name) self.server:unbind(name) end
 function Owner:names() return self.server:list_methods() end
 function Owner:stop() self.server:stop() end
+function Owner:set_healthy(well) self.server:set_healthy(well) end
 
 function Owner:misuse()
   local server = self.server
@@ -73,6 +74,23 @@ support.each(describe, "an instance with set_courier_server", function(place)
       local err = raised(owner.ping, owner)
       assert.equal("unavailable", err.code)
       contains("stopped its server", err)
+    end)
+  end)
+
+  it("is known to be unhealthy by its callers, and answers those that wait", function()
+    serve(place, Owner, function(owner)
+      local hasty = lp.with(owner, {wait_for_ready = false})
+      owner:ping()
+      assert.equal("pong", hasty:ping())
+      owner:set_healthy(false)
+      repeat lp.sleep(0.01) until lp.connection_state(owner) == "transient_failure"
+      local err = raised(hasty.ping, hasty)
+      assert.equal("unavailable", err.code)
+      contains("node server/0 is unavailable: it says that it is not healthy", err)
+      assert.equal("pong", owner:ping())
+      owner:set_healthy(true)
+      repeat lp.sleep(0.01) until lp.connection_state(owner) == "ready"
+      assert.equal("pong", hasty:ping())
     end)
   end)
 
