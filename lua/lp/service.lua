@@ -264,7 +264,8 @@ function service:close_all(notice)
   local stuck = {}
   for _, run in pairs(runs) do
     for _, node in ipairs(run.nodes) do
-      if node.stuck then stuck[#stuck + 1] = node.name end
+      -- (It may have come out of its C function since.)
+      if node.stuck and (not node.id or state.thread_nodes[node.id]) then stuck[#stuck + 1] = node.name end
     end
   end
   return stuck

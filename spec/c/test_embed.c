@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -790,6 +791,41 @@ static void test_the_end_of_a_run_is_told(void) {
   CHECK(strcmp(told, "well") == 0);
 }
 
+/* A node inside of a C function: one that opens a pipe whose other end nobody has. */
+static void test_an_engine_with_a_stuck_node_says_which(void) {
+  char path[] = "/tmp/lp-embed-XXXXXX", text[512];
+  CHECK(mkdtemp(path) != NULL);
+  snprintf(text, sizeof text, "%s/pipe", path);
+  char *fifo = strdup(text);
+  CHECK(mkfifo(fifo, 0600) == 0);
+  snprintf(text, sizeof text,
+           PROGRAM
+           "program:add_node(lp.LuaNode(function() print 'opens' io.open('%s') end), 'stuck') "
+           "return program",
+           fifo);
+  open_engine();
+  launch_text(text);
+  POLL_UNTIL(strstr(printed, "opens"));
+  FAILS(lp_engine_close(engine), LP_UNAVAILABLE, "node stuck/0");
+  OK(lp_poll(engine, 0)); /* it is open still */
+  FILE *other = fopen(fifo, "w");
+  CHECK(other != NULL);
+  lp_status status = LP_UNAVAILABLE;
+  for (int i = 0; i < 3000 && status == LP_UNAVAILABLE; i++) {
+    usleep(10000);
+    status = lp_engine_close(engine);
+  }
+  OK(status);
+  if (other) fclose(other);
+  OK(lp_run_close(run));
+  OK(lp_engine_free(engine));
+  run = NULL;
+  engine = NULL;
+  remove(fifo);
+  rmdir(path);
+  free(fifo);
+}
+
 /* ---- reloading -------------------------------------------------------------- */
 
 static const char counter_program[] = PROGRAM
@@ -989,6 +1025,7 @@ int main(void) {
   RUN(test_the_descriptor_tells_when_to_poll);
   RUN(test_other_threads_post);
   RUN(test_the_end_of_a_run_is_told);
+  RUN(test_an_engine_with_a_stuck_node_says_which);
   RUN(test_nodes_get_new_code);
   RUN(test_several_engines_in_several_threads);
   RUN(test_interpreters_use_the_allocator_they_are_given);
