@@ -59,6 +59,28 @@ local function pipelined(tools, place, cores, limit, ...)
                         table.unpack(flags))}
 end
 
+--- Two nodes with handlers of 3 us on two threads, beside the same on one.
+local function mutual(tools, cores)
+  local calls = scaled(tools, 60000)
+  return {work = "two nodes calling each other, 3 us handlers, beside one loop", rate = true,
+          least = true, limit = 1.7, step = 2,
+          floor = lp_run(tools, cores, "local_mt", "mutual", "--calls", calls, "--one_loop"),
+          ours = lp_run(tools, cores, "local_mt", "mutual", "--calls", calls)}
+end
+
+--- What spinning costs where there is one core for both: beside the same without.
+local function spinning(tools)
+  local calls = scaled(tools, 40000)
+  local function run(...)
+    return {"taskset", "-c", tools.core, tools.lp, "run", "--launch", "local_mp", ...}
+  end
+  local program = tools.programs .. "rpc.lua"
+  return {work = "two processes, Unix, sequential, beside --spin 0", limit = 1.1, step = 2,
+          counts = counts_of(tools, tools.core, calls, calls),
+          floor = run("--spin", 0, program, "--calls", calls),
+          ours = run(program, "--calls", calls)}
+end
+
 local function add(list, case, pinned)
   case.pinned = pinned
   list[#list + 1] = case
@@ -85,6 +107,8 @@ function cases.rpc(tools)
       add(list, pipelined(tools, place, both, place.two[2]), "two cores")
     end
   end
+  add(list, mutual(tools, both), "two cores")
+  add(list, spinning(tools), "one core")
   return list
 end
 

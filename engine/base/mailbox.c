@@ -13,6 +13,7 @@
 
 struct mailbox {
   _Atomic(message *) lanes[2];
+  message *taken; /* the receiver's: mail in order, to be run one by one */
   atomic_int sleeping;
   atomic_int references;
   int fd;
@@ -52,13 +53,22 @@ void mailbox_wake(mailbox *box) {
 }
 
 bool mailbox_push(mailbox *box, mailbox_lane lane, message *sent) {
+  if (!mailbox_put(box, lane, sent)) return false;
+  mailbox_wake(box);
+  return true;
+}
+
+bool mailbox_put(mailbox *box, mailbox_lane lane, message *sent) {
   message *top = atomic_load(&box->lanes[lane]);
   do {
     if (top == &closed_mark) return false;
     sent->next = top;
   } while (!atomic_compare_exchange_weak(&box->lanes[lane], &top, sent));
-  mailbox_wake(box);
   return true;
+}
+
+bool mailbox_sleeps(const mailbox *box) {
+  return atomic_load(&box->sleeping);
 }
 
 bool mailbox_closed(const mailbox *box) {
@@ -78,9 +88,25 @@ static message *lane_take(mailbox *box, mailbox_lane lane, message *left) {
   return oldest;
 }
 
-bool mailbox_run(mailbox *box, mailbox_lane lane, void *loop) {
+static bool lane_empty(const mailbox *box, mailbox_lane lane) {
   message *seen = atomic_load_explicit(&box->lanes[lane], memory_order_relaxed);
-  if (!seen || seen == &closed_mark) return false;
+  return !seen || seen == &closed_mark;
+}
+
+bool mailbox_run_next(mailbox *box, void *loop) {
+  if (!box->taken && !lane_empty(box, MAILBOX_MAIL))
+    box->taken = lane_take(box, MAILBOX_MAIL, NULL);
+  message *next = box->taken;
+  if (!next) return false;
+  box->taken = next->next;
+  next->run(next, loop);
+  return true;
+}
+
+bool mailbox_run(mailbox *box, mailbox_lane lane, void *loop) {
+  bool any = false;
+  while (lane == MAILBOX_MAIL && box->taken) any = mailbox_run_next(box, loop);
+  if (lane_empty(box, lane)) return any;
   for (message *each = lane_take(box, lane, NULL), *next; each; each = next) {
     next = each->next;
     each->run(each, loop);
@@ -91,7 +117,7 @@ bool mailbox_run(mailbox *box, mailbox_lane lane, void *loop) {
 bool mailbox_empty(const mailbox *box) {
   message *control = atomic_load(&box->lanes[MAILBOX_CONTROL]);
   message *mail = atomic_load(&box->lanes[MAILBOX_MAIL]);
-  return (!control || control == &closed_mark) && (!mail || mail == &closed_mark);
+  return !box->taken && (!control || control == &closed_mark) && (!mail || mail == &closed_mark);
 }
 
 bool mailbox_has_mail(const mailbox *box) {
@@ -123,6 +149,10 @@ int mailbox_fd(const mailbox *box) {
 }
 
 void mailbox_close(mailbox *box) {
+  for (message *next; (next = box->taken);) {
+    box->taken = next->next;
+    next->drop(next);
+  }
   for (int lane = MAILBOX_CONTROL; lane <= MAILBOX_MAIL; lane++) {
     for (message *each = lane_take(box, (mailbox_lane)lane, &closed_mark), *next; each;
          each = next) {

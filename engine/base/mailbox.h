@@ -27,12 +27,18 @@ void mailbox_unref(mailbox *box); /* accepts NULL */
 /* Any thread. False when closed: the message is still the caller's. Wakes the receiver
  * if it sleeps. */
 bool mailbox_push(mailbox *box, mailbox_lane lane, message *message);
+/* The same, but a receiver that sleeps is left to sleep: mailbox_wake has to follow unless it is
+ * awake afterwards, and then it takes the message before it sleeps. */
+bool mailbox_put(mailbox *box, mailbox_lane lane, message *message);
+bool mailbox_sleeps(const mailbox *box);
 bool mailbox_closed(const mailbox *box);
 /* Wakes a sleeping receiver without a message. */
 void mailbox_wake(mailbox *box);
 
 /* The receiver's side. Runs what is in the lane, oldest first; true if there was any. */
 bool mailbox_run(mailbox *box, mailbox_lane lane, void *loop);
+/* Runs the oldest message of the mail lane alone; true if there was one. */
+bool mailbox_run_next(mailbox *box, void *loop);
 bool mailbox_empty(const mailbox *box);
 bool mailbox_has_mail(const mailbox *box); /* from any thread */
 /* Announces that the receiver is about to sleep on mailbox_fd; false when something came

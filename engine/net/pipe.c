@@ -9,7 +9,11 @@
 #include "base/list.h"
 #include "base/memory.h"
 
-enum { PARCEL_KEEP = 1 << 20 }; /* larger buffers are not kept for reuse */
+enum {
+  PARCEL_KEEP = 1 << 20,  /* larger buffers are not kept for reuse, */
+  PARCEL_SMALL = 8 << 10, /* and of those above this one only one */
+  PARCELS_KEPT = 8
+};
 
 typedef struct parcel {
   message message;
@@ -25,11 +29,13 @@ struct pipe_end {
   mailbox *box; /* of the loop that uses this end */
   const stream_events *events;
   void *owner;
-  parcel *filling;         /* what pipe_out appends to */
-  parcel *spare;           /* an empty one, its buffer allocated */
+  parcel *filling; /* what pipe_out appends to */
+  parcel *spare;   /* empty ones by message.next, their buffers allocated */
+  int spares;
   message closing;         /* what pipe_free sends, so that closing needs no memory */
   atomic_size_t under_way; /* bytes sent from here that the other end has not taken up */
   bool spared;             /* from faults that are injected */
+  bool unwoken;            /* something was handed over and nobody woken */
   atomic_bool open;
 };
 
@@ -44,11 +50,34 @@ static void parcel_free(parcel *sent) {
   mem_free(sent);
 }
 
+static parcel *spare_pop(pipe_end *end) {
+  parcel *found = end->spare;
+  if (!found) return NULL;
+  end->spare = (parcel *)found->message.next;
+  end->spares--;
+  return found;
+}
+
+/* Keeps an empty parcel for later, or frees it. */
+static void spare_push(pipe_end *end, parcel *empty) {
+  size_t capacity = empty->bytes.capacity;
+  bool keep = capacity <= PARCEL_SMALL ? end->spares < PARCELS_KEPT
+                                       : capacity <= PARCEL_KEEP && !end->spare;
+  if (!keep) {
+    parcel_free(empty);
+    return;
+  }
+  empty->bytes.length = 0;
+  empty->message.next = (message *)end->spare;
+  end->spare = empty;
+  end->spares++;
+}
+
 static void pipe_unref(pipe *shared) {
   if (atomic_fetch_sub(&shared->references, 1) != 1) return;
   for (int i = 0; i < 2; i++) {
     parcel_free(shared->ends[i].filling);
-    parcel_free(shared->ends[i].spare);
+    for (parcel *spare; (spare = spare_pop(&shared->ends[i]));) parcel_free(spare);
     mailbox_unref(shared->ends[i].box);
   }
   mem_free(shared);
@@ -70,12 +99,10 @@ static void parcel_run(message *carried, void *loop) {
   atomic_fetch_sub_explicit(&end->other->under_way, arrived->bytes.length, memory_order_relaxed);
   if (atomic_load(&end->open) && arrived->bytes.length)
     end->events->on_data(end->owner, arrived->bytes.data, arrived->bytes.length);
-  if (atomic_load(&end->open) && !end->spare && arrived->bytes.capacity <= PARCEL_KEEP) {
-    arrived->bytes.length = 0;
-    end->spare = arrived;
-  } else {
+  if (atomic_load(&end->open))
+    spare_push(end, arrived);
+  else
     parcel_free(arrived);
-  }
   pipe_unref(shared);
 }
 
@@ -123,8 +150,8 @@ void pipe_attach(pipe_end *end, const stream_events *events, void *owner) {
 
 buffer *pipe_out(pipe_end *end) {
   if (!end->filling) {
-    end->filling = end->spare ? end->spare : parcel_new();
-    end->spare = NULL;
+    end->filling = spare_pop(end);
+    if (!end->filling) end->filling = parcel_new();
   }
   return end->filling ? &end->filling->bytes : NULL;
 }
@@ -134,7 +161,10 @@ static bool parcel_send(pipe_end *end, parcel *sent) {
   sent->to = end->other;
   atomic_fetch_add_explicit(&end->under_way, sent->bytes.length, memory_order_relaxed);
   atomic_fetch_add(&end->pipe->references, 1);
-  if (mailbox_push(end->other->box, MAILBOX_MAIL, &sent->message)) return true;
+  if (mailbox_put(end->other->box, MAILBOX_MAIL, &sent->message)) {
+    end->unwoken = end->unwoken || mailbox_sleeps(end->other->box);
+    return true;
+  }
   pipe_unref(end->pipe);
   return false;
 }
@@ -199,7 +229,7 @@ static bool send_split(pipe_end *end, parcel *sent) {
 
 /* ---- flushing ---------------------------------------------------------------- */
 
-bool pipe_flush(pipe_end *end) {
+bool pipe_hand_over(pipe_end *end) {
   if (!end->filling || !end->filling->bytes.length) return true;
   fault_kind injected = end->spared ? INJECT_NOTHING : fault_point_pass(FAULT_PIPE);
   if (injected == INJECT_DELAY && flush_later(end)) return true;
@@ -207,6 +237,21 @@ bool pipe_flush(pipe_end *end) {
   parcel *sent = end->filling;
   end->filling = NULL;
   return injected == INJECT_SPLIT ? send_split(end, sent) : send_whole(end, sent);
+}
+
+bool pipe_flush(pipe_end *end) {
+  bool well = pipe_hand_over(end);
+  if (end->unwoken) mailbox_wake(end->other->box);
+  end->unwoken = false;
+  return well;
+}
+
+bool pipe_crosses(const pipe_end *end) {
+  return end->box != end->other->box;
+}
+
+bool pipe_is_flushed(const pipe_end *end) {
+  return !end->unwoken && (!end->filling || !end->filling->bytes.length);
 }
 
 const uint8_t *pipe_unsent(const pipe_end *end, size_t *length) {

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/hot.h"
 #include "base/memory.h"
 #include "rpc/circle.h"
@@ -20,14 +21,33 @@
 #include "runtime/engine.h"
 #include "runtime/failure.h"
 
+enum { PIPE_PATIENCE_NS = 20000, STREAM_PATIENCE_NS = 50000 };
+
 static void peer_flush(flushable *item) {
   peer *peer = list_entry(item, struct peer, flushable);
+  peer->written = 0;
   if (!link_is_open(&peer->wire)) return;
   if (peer->broken) {
     peer_down(peer, LP_RESOURCE_EXHAUSTED, "memory was out on one side");
     return;
   }
   if (!link_flush(&peer->wire)) peer_down(peer, LP_UNAVAILABLE, "the other end is gone");
+}
+
+/* In memory another loop is kept waiting, over a socket every early flush is a system call more.
+ * A node of the same loop could not begin anyway. */
+static int64_t peer_patience(const flushable *item) {
+  const pipe_end *pipe = list_entry(item, struct peer, flushable)->wire.pipe;
+  if (!pipe) return STREAM_PATIENCE_NS;
+  return pipe_crosses(pipe) ? PIPE_PATIENCE_NS : CLOCK_NEVER;
+}
+
+/* Should the other end be gone, the flush at the end of the turn tells. */
+void peer_hand_over(peer *peer) {
+  pipe_end *pipe = peer->wire.pipe;
+  peer->written = 0;
+  if (pipe && pipe_crosses(pipe) && pipe_hand_over(pipe) && pipe_is_flushed(pipe))
+    list_remove(&peer->flushable.link);
 }
 
 /* ---- life ------------------------------------------------------------------- */
@@ -41,6 +61,7 @@ peer *peer_new(rpc *rpc, const char *target, const char *name) {
   made->name = mem_strdup(name);
   made->on_close = LUA_NOREF;
   made->flushable.flush = peer_flush;
+  made->flushable.patience = peer_patience;
   made->granted = TERMS_DEFAULT;
   made->granted.calls = peer_window(TERMS_CALLS);
   made->window = made->granted.calls;
@@ -539,7 +560,7 @@ void peer_write_sent(peer *peer, buffer *out, size_t start) {
   frame_end(out, !peer->foreign, start);
   peer->made.bytes += out->length - start;
   peer->frame_start = 0;
-  if (peer->state == PEER_OPEN) loop_dirty(peer->rpc->node->loop, &peer->flushable);
+  if (peer->state == PEER_OPEN) peer_written(peer);
 }
 
 void peer_write_undo(peer *peer, size_t start) {

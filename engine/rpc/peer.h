@@ -14,6 +14,10 @@ typedef struct peer peer;
 typedef struct pending pending;
 struct connecting;
 
+/* So many frames make a piece that is worth to be handed over to another loop before the turn
+ * ends: it begins with them while this one goes on. */
+enum { PEER_PIECE = 16 };
+
 typedef enum peer_state {
   PEER_IDLE,       /* no link; the next call connects */
   PEER_CONNECTING, /* frames gather in `connecting`, in the next two states as well */
@@ -41,6 +45,7 @@ struct peer {
   struct link wire;
   frame_splitter splitter;
   flushable flushable;
+  uint32_t written;              /* frames since it was flushed or handed over */
   bool accepted;                 /* the other side dialled */
   bool control;                  /* reserved methods are answered here, see control.h */
   bool foreign;                  /* speaks bare MessagePack-RPC */
@@ -142,6 +147,14 @@ void peer_write_end(peer *peer, size_t start);
 void peer_write_sent(peer *peer, buffer *out, size_t start);
 void peer_write_undo(peer *peer, size_t start);
 
+/* Gives what was written to a loop of this process, which is not woken yet. */
+void peer_hand_over(peer *peer);
+/* A frame more was written: it leaves at the end of the turn, or with PEER_PIECE of them. */
+static inline void peer_written(peer *peer) {
+  loop_dirty(peer->rpc->node->loop, &peer->flushable);
+  if (++peer->written >= PEER_PIECE) peer_hand_over(peer);
+}
+
 /* The short way on an open link to another engine: the buffer with room for `bytes` more, to be
  * written by frame_small.h up to `end` before anything else happens. NULL: take the long one. */
 static inline buffer *peer_small_begin(peer *peer, size_t bytes) {
@@ -153,7 +166,7 @@ static inline void peer_small_end(peer *peer, buffer *out, const uint8_t *end) {
   frame_small_end(out->data + out->length, end);
   peer->made.bytes += (size_t)(end - out->data) - out->length;
   out->length = (size_t)(end - out->data);
-  loop_dirty(peer->rpc->node->loop, &peer->flushable);
+  peer_written(peer);
 }
 
 #endif

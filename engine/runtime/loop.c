@@ -12,8 +12,8 @@
 #include "runtime/node.h"
 
 /* Trust in spinning: gained one by one, lost faster. */
-enum { SPIN_TRUST = 8, SPIN_LOSS = 3, SPIN_WAKE = 4 };
-enum { SCRATCH_BYTES = 64 * 1024, NODE_SHARE = 64, CLOCK_EVERY = 16 };
+enum { SPIN_TRUST = 8, SPIN_LOSS = 3, SPIN_WAKE = 4, SPIN_LOOKS = 20, SPIN_ALONE_NS = 2000 };
+enum { SCRATCH_BYTES = 64 * 1024, NODE_SHARE = 64, LOOK_EVERY = 16, LOOK_NS = 20000 };
 
 static void loop_woken(void *owner, unsigned events) {
   (void)events;
@@ -29,7 +29,8 @@ loop *loop_new(engine *engine, const char *name, fault *fault) {
   list_init(&made->nodes);
   list_init(&made->ready);
   list_init(&made->dirty);
-  made->now = clock_now();
+  made->now = made->looked = clock_now();
+  made->look_every = 1;
   timer_wheel_init(&made->timers, made->now);
   made->thread = pthread_self();
   made->scratch.size = SCRATCH_BYTES;
@@ -103,7 +104,38 @@ node *loop_find_node(loop *loop, uint64_t id) {
 }
 
 void loop_dirty(loop *loop, flushable *item) {
-  if (list_empty(&item->link)) list_push(&loop->dirty, &item->link);
+  if (!list_empty(&item->link)) return;
+  item->since = loop->looked;
+  list_push(&loop->dirty, &item->link);
+}
+
+/* Flushes what has been dirty for longer than it can stay so. */
+static void flush_overdue(loop *loop) {
+  list overdue;
+  list_init(&overdue);
+  for (list *each = loop->dirty.next, *next; each != &loop->dirty; each = next) {
+    next = each->next;
+    const flushable *item = list_entry(each, flushable, link);
+    if (!item->patience || loop->looked - item->since < item->patience(item)) continue;
+    list_remove(each);
+    list_push(&overdue, each);
+  }
+  for (list *link; (link = list_pop(&overdue));) {
+    flushable *item = list_entry(link, flushable, link);
+    item->flush(item);
+  }
+}
+
+/* Handlers that take long are not to hold up what others wrote before them. Looking at the clock
+ * is dear, so it is done as often as the last resumes took, and at every 16th of short ones. */
+void loop_look(loop *loop) {
+  int64_t now = clock_now(), each = (now - loop->looked) / loop->since_look;
+  loop->look_every = each * LOOK_EVERY <= LOOK_NS ? LOOK_EVERY
+                     : each < LOOK_NS             ? (int)(LOOK_NS / each)
+                                                  : 1;
+  loop->since_look = 0;
+  loop->looked = now;
+  if (!list_empty(&loop->dirty)) flush_overdue(loop);
 }
 
 /* Gives each ready node a share; returns how many resumes that took. */
@@ -130,25 +162,22 @@ static void loop_flush(loop *loop) {
 }
 
 /* Mail, tasks and what they send, again and again while there is any: calls between nodes
- * of one loop never leave this function. Ends with the turn's budget, which is looked at
- * every few resumes because reading the clock is dear. */
+ * of one loop never leave this function. Mail is taken piece by piece, so that
+ * what came first is under way to where it is waited for before all has been looked at. Ends with
+ * the turn's budget. */
 static void loop_work(loop *loop) {
-  int total = 0, unchecked = 0;
+  int total = 0;
   int64_t until = loop->now + LOOP_TURN_NS;
   if (loop->work_until && loop->work_until < until) until = loop->work_until;
   do {
     mailbox_run(loop->box, MAILBOX_CONTROL, loop);
-    mailbox_run(loop->box, MAILBOX_MAIL, loop);
-    int done = 1 + loop_run_ready(loop);
-    loop_flush(loop);
-    total += done;
-    unchecked += done;
-    if (unchecked >= CLOCK_EVERY) {
-      unchecked = 0;
-      if (clock_now() >= until) return;
-    }
-    if (atomic_load_explicit(&loop->interrupt, memory_order_relaxed)) return;
+    mailbox_run_next(loop->box, loop);
+    total += 1 + loop_run_ready(loop);
+    if (loop->looked >= until) break;
+    if (atomic_load_explicit(&loop->interrupt, memory_order_relaxed)) break;
+    if (list_empty(&loop->ready) && mailbox_empty(loop->box)) loop_flush(loop);
   } while (total < LOOP_TURN_RESUMES && (!list_empty(&loop->ready) || !mailbox_empty(loop->box)));
+  loop_flush(loop);
 }
 
 static int64_t loop_timeout(const loop *loop, int64_t until) {
@@ -169,19 +198,39 @@ bool loop_busy(const loop *loop) {
          loop->quit;
 }
 
+/* Looks at the mailbox alone: the shortest way from another core. */
+static void spin_watch(const mailbox *box) {
+  for (int i = 0; i < SPIN_LOOKS && mailbox_empty(box); i++) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ __volatile__("yield");
+#endif
+  }
+}
+
+/* Whoever is to answer may need this processor. */
+static void spin_give_way(loop *loop) {
+  sched_yield();
+  if (poller_watches(loop->poller) > 1 && mailbox_empty(loop->box)) poller_wait(loop->poller, 0);
+}
+
 /* Looks for work for a while instead of sleeping, since being woken costs more than most
- * calls take. Gives the processor away in between: whoever is to answer may need it. True
- * when it found something in time. */
+ * calls take. Gives the processor away in between; when that took so short a time that nobody
+ * wanted it, the mailbox alone is watched for a moment. True when it found something in time. */
 static bool loop_spin(loop *loop, int64_t timeout) {
   int64_t budget = loop->spin_ns;
   if (loop->spin_trust <= 0 || (timeout > 0 && timeout < budget)) return false;
-  int64_t until = clock_now() + budget;
-  bool found, late;
+  int64_t now = clock_now(), until = now + budget;
+  bool found, late, alone = false;
   do {
-    sched_yield();
-    if (mailbox_empty(loop->box)) poller_wait(loop->poller, 0);
+    int64_t before = now;
+    if (alone) spin_watch(loop->box);
+    if (mailbox_empty(loop->box)) spin_give_way(loop);
     found = loop_busy(loop);
-    late = clock_now() >= until;
+    now = clock_now();
+    late = now >= until;
+    alone = now - before < SPIN_ALONE_NS;
   } while (!found && !late);
   if (late)
     loop->spin_trust -= SPIN_LOSS;
@@ -204,7 +253,8 @@ static void loop_slept(loop *loop, int64_t since) {
 void loop_turn(loop *loop, int64_t until) {
   atomic_store_explicit(&loop->interrupt, 0, memory_order_relaxed);
   mailbox_run(loop->box, MAILBOX_CONTROL, loop);
-  loop->now = clock_now();
+  loop->now = loop->looked = clock_now();
+  loop->since_look = 0;
   timer_advance(&loop->timers, loop->now);
   loop_work(loop);
   int64_t timeout = loop_timeout(loop, until);

@@ -27,7 +27,10 @@ struct node;
 /* Something with unsent output, flushed once at the end of the turn. */
 typedef struct flushable {
   list link;
+  int64_t since; /* about when it was put on the list */
   void (*flush)(struct flushable *self);
+  /* How long it can stay unflushed while others run, ns. NULL: to the end of the turn. */
+  int64_t (*patience)(const struct flushable *self);
 } flushable;
 
 enum { LOOP_TURN_RESUMES = 256, LOOP_TURN_NS = 200000 };
@@ -57,6 +60,9 @@ typedef struct loop {
   bool lazy;          /* a host's: a turn that does not wait looks at no descriptors but sockets */
   bool awake;         /* what its owner waits for may have come: this turn must not wait */
   message quitting;   /* what loop_quit sends */
+  int64_t looked;     /* clock_now of the last look at the clock, at most 16 resumes ago */
+  int since_look;     /* resumes since, */
+  int look_every;     /* and after how many of them the next look is due */
   int64_t work_until; /* its turns, and Lua in them, end by then; 0: no bound */
   int64_t spin_ns;    /* looks for work so long before it sleeps; 0: never */
   int spin_trust;     /* above 0: spinning has lately paid off */
@@ -89,6 +95,11 @@ void loop_turn(loop *loop, int64_t until);
 bool loop_busy(const loop *loop);
 /* The node of this id on this loop, or NULL. */
 struct node *loop_find_node(loop *loop, uint64_t id);
+/* A task was resumed. Looks at the clock now and then, and flushes what has waited too long. */
+void loop_look(loop *loop);
+static inline void loop_resumed(loop *loop) {
+  if (++loop->since_look >= loop->look_every) loop_look(loop);
+}
 /* Puts `item` on the list of what is flushed at the end of the turn, once. */
 void loop_dirty(loop *loop, flushable *item);
 

@@ -283,6 +283,7 @@ int node_run(node *node, int budget) {
     if (node->timeslice && !node->sliced) node->slice_began = clock_now();
     node->sliced = NULL;
     task_resume(next);
+    loop_resumed(node->loop);
     done++;
     if (node->mark == MARK_SLICE) { /* timers, links and the loop's other nodes come first */
       done += LOOP_TURN_RESUMES;

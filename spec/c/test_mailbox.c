@@ -113,6 +113,45 @@ static void test_only_a_sleeping_receiver_is_signalled(void) {
   mailbox_unref(box);
 }
 
+static void test_what_is_put_wakes_nobody_until_it_is_asked_for(void) {
+  mailbox *box = mailbox_new();
+  note *one = malloc(sizeof *one), *two = malloc(sizeof *two);
+  *one = (note){{.run = note_run, .drop = note_drop}, 0, 1};
+  *two = (note){{.run = note_run, .drop = note_drop}, 0, 2};
+  begin();
+  CHECK(!mailbox_sleeps(box) && mailbox_sleep(box) && mailbox_sleeps(box));
+  CHECK(mailbox_put(box, MAILBOX_MAIL, &one->message) && !readable(box, 0));
+  CHECK(mailbox_put(box, MAILBOX_MAIL, &two->message) && !readable(box, 0));
+  mailbox_wake(box);
+  CHECK(readable(box, 0) && !mailbox_sleeps(box));
+  CHECK(mailbox_run(box, MAILBOX_MAIL, NULL) && seen == 2 && out_of_order == 0);
+  mailbox_close(box);
+  one = malloc(sizeof *one);
+  *one = (note){{.run = note_run, .drop = note_drop}, 0, 3};
+  CHECK(!mailbox_put(box, MAILBOX_MAIL, &one->message));
+  free(one);
+  mailbox_unref(box);
+}
+
+static void test_mail_can_be_taken_one_by_one(void) {
+  mailbox *box = mailbox_new();
+  begin();
+  CHECK(!mailbox_run_next(box, NULL));
+  for (int i = 1; i <= 3; i++) CHECK(send(box, MAILBOX_MAIL, 0, i));
+  CHECK(mailbox_run_next(box, NULL) && seen == 1 && !mailbox_empty(box));
+  CHECK(send(box, MAILBOX_MAIL, 0, 4)); /* it comes behind those */
+  CHECK(!mailbox_sleep(box));
+  CHECK(mailbox_run_next(box, NULL) && mailbox_run_next(box, NULL) && seen == 3);
+  CHECK(mailbox_run_next(box, NULL) && seen == 4 && out_of_order == 0 && mailbox_empty(box));
+  for (int i = 5; i <= 7; i++) CHECK(send(box, MAILBOX_MAIL, 0, i));
+  CHECK(mailbox_run_next(box, NULL) && mailbox_run(box, MAILBOX_MAIL, NULL));
+  CHECK(seen == 7 && out_of_order == 0);
+  for (int i = 8; i <= 9; i++) CHECK(send(box, MAILBOX_MAIL, 0, i));
+  CHECK(mailbox_run_next(box, NULL) && seen == 8);
+  mailbox_unref(box); /* what was taken and not run is dropped */
+  CHECK(dropped == 1);
+}
+
 typedef struct producer {
   pthread_t thread;
   mailbox *box;
@@ -176,6 +215,8 @@ int main(void) {
   RUN(test_a_closed_mailbox_drops_what_it_holds_and_refuses_more);
   RUN(test_the_last_reference_drops_what_is_left);
   RUN(test_only_a_sleeping_receiver_is_signalled);
+  RUN(test_what_is_put_wakes_nobody_until_it_is_asked_for);
+  RUN(test_mail_can_be_taken_one_by_one);
   RUN(test_nothing_of_several_producers_is_lost_on_a_receiver_that_sleeps);
   RUN(test_each_message_is_run_or_dropped_or_refused_once_when_closing_races);
   return TEST_END();

@@ -87,6 +87,46 @@ static void test_bytes_travel_when_flushed_both_ways(void) {
   tear_down();
 }
 
+static void test_what_is_handed_over_wakes_nobody_until_the_flush(void) {
+  set_up();
+  CHECK(pipe_crosses(ends[0].end) && pipe_is_flushed(ends[0].end));
+  put(&ends[0], "one");
+  CHECK(!pipe_is_flushed(ends[0].end));
+  CHECK(pipe_hand_over(ends[0].end) && pipe_is_flushed(ends[0].end)); /* it is awake */
+  run(&ends[1]);
+  CHECK(got(&ends[1], "one") && mailbox_sleep(ends[1].box));
+  put(&ends[0], " two");
+  CHECK(pipe_hand_over(ends[0].end) && !pipe_is_flushed(ends[0].end));
+  put(&ends[0], " three");
+  CHECK(pipe_hand_over(ends[0].end) && mailbox_sleeps(ends[1].box));
+  CHECK(pipe_flush(ends[0].end) && pipe_is_flushed(ends[0].end));
+  CHECK(!mailbox_sleeps(ends[1].box));
+  run(&ends[1]);
+  CHECK(got(&ends[1], "one two three") && ends[1].data_events == 3);
+  let_go(&ends[1]);
+  put(&ends[0], "nobody");
+  CHECK(!pipe_hand_over(ends[0].end) && !pipe_flush(ends[0].end));
+  tear_down();
+}
+
+static void test_several_buffers_are_kept_and_not_without_end(void) {
+  set_up();
+  for (int round = 0; round < 3; round++) {
+    for (int i = 0; i < 40; i++) {
+      put(&ends[0], "x");
+      CHECK(pipe_flush(ends[0].end));
+    }
+    run(&ends[1]);
+    for (int i = 0; i < 40; i++) {
+      put(&ends[1], "y");
+      CHECK(pipe_flush(ends[1].end));
+    }
+    run(&ends[0]);
+  }
+  CHECK(ends[1].got.length == 120 && ends[0].got.length == 120);
+  tear_down();
+}
+
 static void test_a_buffer_that_came_is_used_for_the_answer(void) {
   set_up();
   put(&ends[0], "question");
@@ -226,6 +266,8 @@ static void test_ends_on_two_threads_agree_on_every_byte_until_one_leaves(void) 
 int main(void) {
   RUN(test_bytes_travel_when_flushed_both_ways);
   RUN(test_a_buffer_that_came_is_used_for_the_answer);
+  RUN(test_what_is_handed_over_wakes_nobody_until_the_flush);
+  RUN(test_several_buffers_are_kept_and_not_without_end);
   RUN(test_a_large_buffer_is_given_back);
   RUN(test_freeing_an_end_sends_what_it_had_and_tells_the_other_once);
   RUN(test_what_is_under_way_to_a_freed_end_is_dropped);
