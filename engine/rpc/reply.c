@@ -79,11 +79,17 @@ static int reply_error(lua_State *L) {
   return 1;
 }
 
+static bool is_ending(const node *node) {
+  return node->killed || node->closing || atomic_load(&node->state) >= NODE_DRAINING;
+}
+
 static int reply_gc(lua_State *L) {
   reply *reply = lua_touserdata(L, 1);
   call *call = reply->call;
   if (!call) return 0;
-  if (server_can_answer(call)) {
+  if (server_can_answer(call) && is_ending(call->peer->rpc->node)) {
+    server_refuse_ended(call->peer, call->id); /* which has cancelled who was to use it */
+  } else if (server_can_answer(call)) {
     char text[FAULT_TEXT];
     snprintf(text, sizeof text, "no reply: the handler of %s (%s) lost the reply it deferred",
              call_method(call), reply->place);

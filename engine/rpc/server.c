@@ -57,7 +57,7 @@ void server_refuse_ended(peer *peer, uint32_t id) {
   const node *node = peer->rpc->node;
   char text[FAULT_TEXT + 64];
   snprintf(text, sizeof text, "node %s is unavailable: %s", node->name,
-           node->end_text ? node->end_text : "it ended");
+           node->end_text ? node->end_text : "it has finished");
   server_refuse(peer, id, LP_UNAVAILABLE, text);
 }
 

@@ -258,6 +258,28 @@ support.each(describe, "deferred replies", function(place)
     end)
   end)
 
+  it("that are lost because the node ends say that it ended", function()
+    local Ending = {}
+    Ending.__index = Ending
+    function Ending.new() return setmetatable({asked = lp.Event()}, Ending) end
+    function Ending:run() self.asked:wait() end
+    function Ending:ask()
+      local reply = lp.defer_reply()
+      lp.spawn(function()
+        pcall(lp.sleep, 1000)
+        reply = nil
+        collectgarbage()
+      end)
+      self.asked:set()
+      return reply
+    end
+    serve(place, Ending, function(ending)
+      local err = raised(ending.ask, ending)
+      assert.equal("unavailable", err.code)
+      contains("it has finished", err)
+    end)
+  end)
+
   it("may be tried again when a value cannot be sent", function()
     serve(place, Later, function(later)
       local ok, text = later:unsendable()
