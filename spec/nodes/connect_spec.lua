@@ -29,6 +29,19 @@ describe("lp.connect", function()
     end)
   end)
 
+  it("finds one address for all who look for a node at once", function()
+    support.place "test_mp"(function(program)
+      local askers = {}
+      for i = 1, 6 do askers[i] = program:add_node(lp.CourierNode(Server.new), "asker") end
+      return program:add_node(lp.CourierNode(Server.new), "sought"), table.unpack(askers)
+    end, function(sought, ...)
+      local futures = {}
+      for i = 1, 6 do futures[i] = (select(i, ...)).futures:address_of(sought) end
+      local first = futures[1]:result()
+      for _, future in ipairs(futures) do assert.equal(first, (future:result())) end
+    end)
+  end)
+
   it("fails at the call when nobody answers there and it does not wait", function()
     local client = lp.connect("unix:/nowhere/at/all", {wait_for_ready = false})
     local err = raised(client.echo, client)

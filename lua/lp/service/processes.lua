@@ -7,6 +7,7 @@ local core = require "lp.core"
 local heartbeat = require "lp.service.heartbeat"
 local report = require "lp.report"
 local state = require "lp.service.state"
+local sync = require "lp.sync"
 local Unit = require "lp.service.unit"
 
 local host = core.host
@@ -219,13 +220,26 @@ function processes.pid(node)
   return node.process and node.process.pid
 end
 
-function processes.address(node)
-  if not node.path then
-    local path = node.run:socket_path()
-    node.process.worker:listen(node.key, path)
-    node.path = path
+--- Has the node listen. Others who ask meanwhile wait for that; each would have got a socket of its own.
+local function listen(node)
+  local process, path = node.process, node.run:socket_path()
+  local opening = sync.Event()
+  node.opening = opening
+  local ok, err = pcall(process.worker.listen, process.worker, node.key, path)
+  node.opening = nil
+  opening:set()
+  if not ok then error(err, 0) end
+  if node.process ~= process then -- it has ended meanwhile
+    os.remove(path)
+    return path
   end
-  return "unix:" .. node.path
+  node.path = path
+  return path
+end
+
+function processes.address(node)
+  while node.opening do node.opening:wait() end
+  return "unix:" .. (node.path or listen(node))
 end
 
 return processes
