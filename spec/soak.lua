@@ -28,12 +28,18 @@ local function usage()
   collectgarbage()
   collectgarbage()
   local stats = lp.stats()
-  local descriptors = 0
-  for _ in require "lfs".dir "/proc/self/fd" do descriptors = descriptors + 1 end
+  local descriptors = {} -- by what they are of
+  for name in require "lfs".dir "/proc/self/fd" do
+    local target = require "lfs".symlinkattributes("/proc/self/fd/" .. name, "target")
+    local kind = target and target:match "^%a[%w_]*:%[?[%a_]*" or target or name
+    -- Not what is open because we look.
+    if not kind:find "^/proc/" then descriptors[kind] = (descriptors[kind] or 0) + 1 end
+  end
   local pending = 0
   for _, link in ipairs(stats.links) do pending = pending + link.pending end
   return {
     pid = read_all "/proc/self/stat":match "%d+",
+    launch_type = lp.context().launch_type,
     rss = tonumber(read_all "/proc/self/statm":match "%d+ (%d+)") * 4,
     descriptors = descriptors,
     lua = collectgarbage "count",
@@ -53,6 +59,14 @@ local function with_usage(class)
 end
 
 local Server, Caller = with_usage(mixed.Server), with_usage(mixed.Caller)
+
+--- Has links from here to all servers and back, so that they are all counted.
+function Caller:touch(me)
+  for _, server in ipairs(self.servers) do
+    local token, back = server:back("touch", me)
+    assert(token == "touch" and back == "own touch")
+  end
+end
 
 -- ---------------------------------------------------------------- the program
 
@@ -122,7 +136,7 @@ local titles = {"answered", "raised", "cancelled", "late", "unavailable", "exhau
 
 local function print_row(seconds, cells, rss)
   local words = {("%7s"):format(seconds)}
-  for _, cell in ipairs(cells) do table.insert(words, ("%11s"):format(cell)) end
+  for _, cell in ipairs(cells) do table.insert(words, ("%12s"):format(cell)) end
   print(table.concat(words) .. ("%7s%9s%9s"):format(rss[1], rss[2], rss[3]))
 end
 
@@ -177,7 +191,30 @@ end
 
 local TASKS = 12 -- of each caller, which rest
 
---- Memory and descriptors of all processes of the program while nothing goes on.
+local seen = {} -- pids of node processes
+
+--- What all processes of the program have in use together; `who` tells them apart.
+local function add_up()
+  local processes, sum = {}, {rss = 0, descriptors = {}, lua = 0, who = ""}
+  for _, name in ipairs(names) do
+    local used = settled(name, TASKS)
+    sum.lua = sum.lua + used.lua
+    sum.who = sum.who .. name .. " " .. used.pid .. " " .. used.links .. "\n"
+    used.name = processes[used.pid] and processes[used.pid].name or name
+    processes[used.pid] = used
+  end
+  local here = usage()
+  here.name = "launcher"
+  processes[here.pid] = here
+  for pid, used in pairs(processes) do
+    seen[pid] = pid ~= here.pid or nil
+    sum.rss = sum.rss + used.rss
+    for kind, count in pairs(used.descriptors) do sum.descriptors[used.name .. " " .. kind] = count end
+  end
+  return sum
+end
+
+--- The same while nothing goes on.
 local function measure()
   each_caller "rest"
   local give_up = lp.now() + 60
@@ -185,18 +222,14 @@ local function measure()
     if lp.now() > give_up then error("calls hang", 0) end
     lp.sleep(0.05)
   end
-  local processes, sum = {}, {rss = 0, descriptors = 0, lua = 0}
-  local here = usage()
-  processes[here.pid] = here
-  for _, name in ipairs(names) do
-    local used = settled(name, TASKS)
-    sum.lua = sum.lua + used.lua
-    processes[used.pid] = used
-  end
-  for _, used in pairs(processes) do
-    sum.rss = sum.rss + used.rss
-    sum.descriptors = sum.descriptors + used.descriptors
-  end
+  local last, sum
+  repeat -- until a server that was on its way out has gone, and the next has its links
+    last = sum
+    for i, caller in ipairs(callers) do ask("caller/" .. i - 1, "touch", caller) end
+    lp.sleep(0.2)
+    sum = add_up()
+    if lp.now() > give_up then error("servers come and go though nobody kills them", 0) end
+  until last and last.who == sum.who
   report(("%.1f"):format(sum.rss / 1024))
   return sum
 end
@@ -207,7 +240,7 @@ local function grown(what, before, after, slack)
   return after > bound
 end
 
-print(("seed %d, %s"):format(flags.seed, lp.context().launch_type or "main"))
+print(("seed %d, %s"):format(flags.seed, ask(names[1], "usage").launch_type))
 print_row("", titles, {"kills", "restarts", "MiB"})
 for i, caller in ipairs(callers) do
   ask("caller/" .. i - 1, "begin", caller, 12 << 40, flags.seed * 100 + i)
@@ -231,8 +264,12 @@ end
 if grown("memory of the interpreters, KiB", before.lua, after.lua, 64) then
   table.insert(wrong, "the interpreters' memory has grown")
 end
-if after.descriptors > before.descriptors then
-  table.insert(wrong, ("%d descriptors, once warm %d"):format(after.descriptors, before.descriptors))
+for kind, count in pairs(after.descriptors) do
+  local had = before.descriptors[kind] or 0
+  if count > had then table.insert(wrong, ("%s: %d descriptors, once warm %d"):format(kind, count, had)) end
 end
 run:close()
+for pid in pairs(seen) do
+  if io.open("/proc/" .. pid .. "/stat") then table.insert(wrong, "process " .. pid .. " is left") end
+end
 if #wrong > 0 then error(table.concat(wrong, "; "), 0) end
