@@ -123,11 +123,23 @@ local function unavailable(node, why)
 end
 
 --- What keeps a node from answering, in words.
-local function excuse(node)
+local function excuse(node, method)
   if is_halted(node) then
     return ("its process %d is stopped by a signal (kill -CONT %d lets it go on)"):format(pid_of(node), pid_of(node))
   end
-  return why_not(node) or "it is busy: it computes, or is inside a C function that does not return"
+  local why = why_not(node)
+  if why then return why end
+  local known = inspect.ask(node, "state", 0.3)
+  if known.partial then return known.partial_reason end
+  if known.paused then return "it is paused" end
+  for _, task in ipairs(inspect.ask(node, "tasks", 0.3).tasks or {}) do
+    if task.state == "running" then
+      local what = task.method and ("handles %s for %s"):format(task.method, task.caller) or "runs"
+      return ("it computes: it %s, at %s"):format(what, task.stack[1] or "an unknown place")
+    end
+  end
+  return method == "lp.eval" and "the evaluation had not ended, and was interrupted" or
+         "it had not done it in time"
 end
 
 --- Calls a reserved method of a node, within `budget` seconds (0: however long it takes).
@@ -145,7 +157,7 @@ local function ask(node, budget, method, ...)
   if ok then return answer end
   if method == "lp.eval" and not is_process(node) then core.host.interrupt(node.id, true) end
   if type(answer) == "table" and rawget(answer, "code") == "deadline_exceeded" then
-    unavailable(node, ("%s (asked for %g s)"):format(excuse(node), budget))
+    unavailable(node, ("%s (asked for %g s)"):format(excuse(node, method), budget))
   end
   error(answer, 0)
 end
@@ -278,6 +290,15 @@ for _, what in ipairs {"state", "tasks", "calls", "stats"} do
     end
     return answers
   end
+end
+
+--- New code for running nodes (lp.reload): the main chunk that launched them runs its script again. `text`
+-- (of the file `path`) is taken instead of the script; only node `name` is changed, unless nil.
+control["lp.reload"] = function(id, name, path, text)
+  local run = run_of(id)
+  if name ~= nil then node_of(run, name) end
+  local main = core.with(core.client("main", "main"), {timeout = 30, wait_for_ready = false})
+  return core.ask(main, "lp.reload_script", run.id, name, path, text)
 end
 
 --- While a node is paused none of its tasks runs.

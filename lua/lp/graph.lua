@@ -85,7 +85,8 @@ function formats.dot(record)
     lines[#lines + 1] = "  }"
   end)
   for _, edge in ipairs(record.edges) do
-    lines[#lines + 1] = ("  %s -> %s;"):format(quoted(edge.from), quoted(edge.to))
+    local label = edge.note and (" [label=%s]"):format(quoted(edge.note)) or ""
+    lines[#lines + 1] = ("  %s -> %s%s;"):format(quoted(edge.from), quoted(edge.to), label)
   end
   lines[#lines + 1] = "}"
   return table.concat(lines, "\n") .. "\n"

@@ -76,6 +76,24 @@ inside["lp.gc"] = function()
   return {before = math.floor(before * 1024), after = math.floor(collectgarbage "count" * 1024)}
 end
 
+--- Of a main chunk: gives nodes it has launched new code, see lp.reload.
+inside["lp.reload_script"] = function(run_id, name, path, text)
+  local launch = package.loaded["lp.launch"]
+  for _, run in ipairs(launch and launch.runs or {}) do
+    if run.id == run_id then
+      path = path or launch.script
+      if not text then
+        local file, mistake = io.open(path or "")
+        if not file then error("cannot read the script: " .. tostring(mistake), 0) end
+        text = file:read "a"
+        file:close()
+      end
+      return require("lp.reload").script(run, "@" .. path, text, {table.unpack(arg or {})}, name)
+    end
+  end
+  error("this run was not launched by a script of its command, which alone can run it again", 0)
+end
+
 --- Names that continue `path` ("self.na" -> {"name", …}); nothing of the user's runs.
 inside["lp.complete"] = function(path)
   return require("lp.console.names").complete(path, environment(print))

@@ -456,6 +456,7 @@ function launch.launch(program, given)
   run.is_test = settings.launch_type:find("^test_") ~= nil
   if run.is_test then core.start(watch, run, core.token()) end
   table.insert(launch.runs, run)
+  if package.loaded["lp.reload"] then package.loaded["lp.reload"].note_stamps() end
   return run
 end
 

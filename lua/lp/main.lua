@@ -178,7 +178,7 @@ function commands.run(parsed)
   local launch = require "lp.launch"
   set_defaults(parsed)
   launch.baseline, launch.script = require("lp.ship").snapshot(), parsed.script
-  if parsed.options.watch then require("lp.reload").prepare() end
+  require("lp.reload").prepare()
   take_flags()
   start_program(parsed)
   if parsed.options.watch then watch_script(parsed, launch.runs) end

@@ -91,9 +91,10 @@ end
 -- @string chunk its name, as for load
 -- @string text
 -- @tparam table arguments
+-- @tparam ?string only the name of the one node that gets new code; nil: all
 -- @treturn table {nodes = how many have new code, notes = array of texts about the others}
 -- @raise a text: what is wrong with the new script; all nodes keep their code
-function reload.script(run, chunk, text, arguments)
+function reload.script(run, chunk, text, arguments, only)
   local launch = require "lp.launch"
   local changed = changed_modules()
   local program = run_script(chunk, text, arguments, changed)
@@ -106,8 +107,11 @@ function reload.script(run, chunk, text, arguments)
   if why then note("nodes that are started again will have their old arguments: %s", why) end
   for _, record in ipairs(records or {}) do bundles[record.name] = record.bundle end
   local service = core.client("service", "service")
+  if only and not code[only] then note("node %s is not in the new program", only) end
   for name, package in pairs(code) do
-    if run.names[name] then
+    if only and name ~= only then -- it keeps what it has
+      bundles[name] = nil
+    elseif run.names[name] then
       futures[name] = service.futures:reload_node(run.id, name, package, changed, bundles[name])
     else
       note("node %s is new: launch the program again to have it", name)

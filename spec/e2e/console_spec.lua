@@ -107,7 +107,10 @@ describe("the commands about a run", function()
     end)
 
     it("show who calls whom", function()
-      assert.truthy(shows(run, "graph", "demo"):find("driver/0 -> worker/0", 1, true))
+      assert.truthy(shows(run, "graph", "demo"):find "driver/0 %-> worker/0  0/s, p50 .*, 0 under way")
+      local edge = shows_json(run, "graph", "demo").edges[1]
+      assert.equal(1, edge.calls)
+      assert.truthy(edge.p50 > 0 and edge.p99 >= edge.p50)
     end)
 
     it("call a method", function()
@@ -191,6 +194,36 @@ describe("the commands about a run", function()
       local run = support.run(script, {"--launch", launch_type}, {background = true}):wait_for "up"
       refuses(run, "cannot answer", "eval", "--timeout", "0.1", "demo", "worker/0", "while true do end")
       assert.equal("4\n", shows(run, "call", "demo", "worker/0", "square", "2"))
+      shows(run, "stop", "demo")
+      run:finish():expect(0)
+    end)
+  end)
+
+  support.placements(describe, "that change code", function(launch_type)
+    it("reload the script, or another, for one node or all", function()
+      local two = PROGRAM:gsub("local program = lp.Program[^\n]*\n",
+                                '%0  program:add_node(lp.CourierNode(Worker.new), "other")\n')
+      local run = support.run(two, {"--launch", launch_type}, {background = true}):wait_for "up"
+      local function squares()
+        return shows(run, "call", "demo", "worker/0", "square", "3") ..
+               shows(run, "call", "demo", "other/0", "square", "3")
+      end
+      local function write(name, operation)
+        local file <close> = assert(io.open(run.folder .. "/" .. name, "w"))
+        file:write((two:gsub("x %* x", operation)))
+      end
+      assert.equal("9\n9\n", squares())
+      write("p.lua", "x + x")
+      assert.truthy(shows(run, "reload", "demo", "worker/0"):find "^1 nodes have new code")
+      assert.equal("6\n9\n", squares())
+      write("q.lua", "x + 100")
+      assert.equal(2, shows_json(run, "reload", "demo", "q.lua").nodes)
+      assert.equal("103\n103\n", squares())
+      assert.equal("Ann\n", shows(run, "eval", "demo", "worker/0", "self.name"))
+      write("q.lua", "x +")
+      refuses(run, "q.lua:", "reload", "demo", "q.lua")
+      refuses(run, "cannot open", "reload", "demo", "worker/0", "missing.lua")
+      assert.equal("103\n103\n", squares())
       shows(run, "stop", "demo")
       run:finish():expect(0)
     end)

@@ -87,6 +87,8 @@ catalog.commands = {
               {name = "--level", target = "level", value = "LEVEL", convert = level,
                help = "Only what was logged, of this level or above: debug, info, warning, error."}},
    help = "What the nodes, or one, have printed and logged lately."},
+  {name = "reload", words = "[NODE] [FILE]", least = 0, most = 2,
+   help = "Run the script again, or FILE, and give all nodes, or one, its new code; their state stays."},
   {name = "pause", words = "NODE", least = 1, most = 1, help = "Resume none of a node's tasks; calls to it wait."},
   {name = "resume", words = "NODE", least = 1, most = 1, help = "Let a paused node go on."},
   {name = "interrupt", words = "NODE", least = 1, most = 1,

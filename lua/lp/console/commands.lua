@@ -75,7 +75,9 @@ end
 function commands.graph(session, _, options)
   local drawing = require "lp.console.drawing"
   if not session.link then return drawing.graph(session.program, options.format) end
-  return drawing.live(session.link:ask "graph", options.format)
+  local record = session.link:ask "graph"
+  require("lp.console.edges").measure(session.link, record)
+  return drawing.live(record, options.format)
 end
 
 -- ---------------------------------------------------------------- calls

@@ -348,6 +348,7 @@ function repl.run(parsed, is_run)
   self.session = sessions.new(parsed.options)
   self.env = environment(self.session)
   take_output()
+  require("lp.reload").prepare()
   -- Behind that: what nodes are sent names `print`, it does not carry this one.
   require("lp.launch").baseline = require("lp.ship").snapshot()
   if not self:open(parsed.script, parsed.script_args, is_run) then return 1 end
