@@ -168,7 +168,7 @@ void node_close(node *node, lp_status status, const char *text) {
   engine *engine = node->engine;
   const char *how = node->end_text ? node->end_text : "the node ended";
   node->closing = true;
-  node->close_by = clock_now() + TASK_GRACE_NS;
+  node->close_by = clock_now() + task_grace(node);
   for (int i = 0; i < node->task_slots; i++) {
     task *task = node->tasks[i];
     if (task && task->state != TASK_IDLE) task_close(task, LP_UNAVAILABLE, how);

@@ -397,7 +397,7 @@ void task_close(task *task, lp_status status, const char *text) {
   if (task->abandon) task->abandon(task);
   task->abandon = NULL;
   node->closing = true;
-  if (!was_closing) node->close_by = clock_now() + TASK_GRACE_NS;
+  if (!was_closing) node->close_by = clock_now() + task_grace(node);
   node->current = task;
   node->entered++;
   while (task->inner_count > 0) coroutine_close_now(task, task->inner[--task->inner_count]);

@@ -19,7 +19,11 @@
 typedef struct task task;
 
 /* What a cancelled task has left to end, and close handlers to run. */
-enum { TASK_GRACE_NS = 1000000000 };
+enum { TASK_GRACE_NS = 1000000000, TASK_GRACE_BOUNDED_NS = 2000000 };
+/* Of a node whose instructions are bounded the close handlers get no more than a moment. */
+static inline int64_t task_grace(const node *node) {
+  return node->instruction_limit ? TASK_GRACE_BOUNDED_NS : TASK_GRACE_NS;
+}
 
 typedef enum task_state {
   TASK_IDLE,

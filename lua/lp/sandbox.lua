@@ -15,6 +15,7 @@ for name in ([[now sleep yield spawn shield context map array call defer_reply l
   allowed[name] = true
 end
 
+local LONGEST_CHUNK = 1 << 20 -- bytes that load compiles, in C
 local LONGEST_TABLE = 10000000 -- what table functions may be told to walk over in C
 
 -- ---------------------------------------------------------------- libraries
@@ -146,9 +147,20 @@ local function loader(world)
       end
       chunk = table.concat(parts)
     end
+    if type(chunk) == "string" and #chunk > LONGEST_CHUNK then
+      return nil, ("the chunk is longer than %d bytes (a bound of this sandboxed node)"):format(LONGEST_CHUNK)
+    end
     if select("#", ...) > 0 then return load(chunk, name, "t", (...)) end
     return load(chunk, name, "t", world)
   end
+end
+
+--- Finalisers run where nothing can interrupt them.
+local function bounded_setmetatable(target, metatable)
+  if type(metatable) == "table" and rawget(metatable, "__gc") ~= nil then
+    error("setmetatable: no __gc in a sandboxed node (__close is allowed)", 2)
+  end
+  return setmetatable(target, metatable)
 end
 
 local function collect(option)
@@ -164,7 +176,7 @@ local function new_world(options)
   local loaded = {_G = world, package = {path = package.path, cpath = "", preload = {}, loaded = {}, searchers = {}}}
   world._G = world
   world.load = loader(world)
-  world.collectgarbage = collect
+  world.collectgarbage, world.setmetatable = collect, bounded_setmetatable
   for _, name in ipairs(options.libraries) do
     world[name] = libraries[name](options)
     loaded[name] = world[name]

@@ -85,6 +85,23 @@ support.each(describe, "a sandboxed node", function(place)
     end, {instructions = 1000000})
   end)
 
+  it("cannot go on where nothing interrupts it", function()
+    in_sandbox(place, function(runner, other)
+      local ok, err = pcall(runner.run_text, runner, "setmetatable({}, {__gc = function() while true do end end})")
+      assert.is_false(ok)
+      contains(err, "no __gc in a sandboxed node")
+      assert.same({nil, "the chunk is longer than 1048576 bytes (a bound of this sandboxed node)"},
+                  {runner:run_text "return load(('x'):rep(1 << 21))"})
+      local began = lp.now()
+      ok = pcall(runner.run_text, runner, [[
+        local at_end <close> = setmetatable({}, {__close = function() while true do end end})
+        while true do end]])
+      assert.is_false(ok)
+      assert.equal("pong", other:ping())
+      assert.is_true(lp.now() - began < 20)
+    end, {instructions = 1000000})
+  end)
+
   it("may wait as often as it likes", function()
     in_sandbox(place, function(runner)
       assert.equal(600, runner:run_text [[
