@@ -2,7 +2,8 @@
 -- A case: `work` (what, in words), `pinned`, `floor` and `ours` (commands), `field` (of our
 -- line; else ns_per_op), `rate` (many calls: the ratio is of calls per second), `limit` for
 -- the ratio, or without a floor for our figure (at most; `least`: at least), `step` (the
--- limits of step 1 are gated, those of step 2 only shown).
+-- limits of step 1 are gated, those of step 2 only shown), `again` (another figure of the run
+-- before, if that was of the same command).
 -- @module cases
 
 local machine = require "machine"
@@ -128,37 +129,47 @@ function cases.bulk(tools)
   return list
 end
 
+--- Beside code written for each shape; once more beside code that trusts the value to be of its
+-- shape, which is no codec (see bench/codec_hand.c).
 function cases.codec(tools)
   local list = {}
-  for _, shape in ipairs {"small", "map", "doubles", "nested"} do
+  local function pack(shape, trusting)
     local rounds = scaled(tools, shape == "doubles" and 5000 or 100000)
-    add(list, {work = "pack: " .. shape, limit = 1.3, step = 2,
+    add(list, {work = ("pack: %s%s"):format(shape, trusting and ", beside blind code" or ""),
+               limit = not trusting and 1.3 or nil, step = 2,
                floor = floor_run(tools, tools.core, "codec_hand", "--shape", shape, "--rounds",
-                                 rounds),
+                                 rounds, "--trusting", trusting and "yes" or "no"),
                ours = lp_run(tools, tools.core, "local_mt", "codec", "--shape", shape,
                              "--rounds", rounds)}, "one core")
   end
+  local shapes = {"small", "map", "doubles", "nested"}
+  for _, shape in ipairs(shapes) do pack(shape, false) end
+  for _, shape in ipairs(shapes) do pack(shape, true) end
   return list
 end
 
---- Starting and stopping: the command, many nodes in threads, some in processes.
+--- Starting and stopping: the command, many nodes in threads, some in processes. Several
+-- figures of one run follow each other.
 function cases.launch(tools)
-  local function figure(work, unit, field, limit, launch, nodes, step)
-    return {work = work, unit = unit, field = field, limit = limit, step = step, rounds = 3,
-            ours = {tools.lp, "run", "--launch", launch, tools.programs .. "launch.lua",
-                    "--nodes", nodes}}
-  end
-  local many, processes = scaled(tools, 1000), scaled(tools, 50)
   local list = {
     {work = "hello_world: command to exit", unit = "s", field = "seconds", limit = 0.030, step = 1,
      ours = {tools.lp, "run", tools.bench .. "start.lua", "--command", tools.lp, "--script",
              tools.programs .. "../hello_world.lua", "--rounds", scaled(tools, 20)}},
-    figure(many .. " nodes start, answer, stop", "s", "ended_s", 2, "local_mt", many, 1),
-    figure(many .. " nodes, peak memory", "MiB", "peak_mib", 200, "local_mt", many, 1),
-    figure(many .. " nodes, memory of each", "KiB", "node_kib", 85, "local_mt", many, 2),
-    figure(processes .. " processes start, answer, stop", "s", "ended_s", nil, "local_mp",
-           processes, 2),
   }
+  local function figure(nodes, launch, work, unit, field, limit, step)
+    list[#list + 1] = {work = ("%d %s"):format(nodes, work), unit = unit, field = field,
+                       limit = limit, step = step or 2, rounds = 3, again = true,
+                       ours = {tools.lp, "run", "--launch", launch, tools.programs .. "launch.lua",
+                               "--nodes", nodes}}
+  end
+  local some, many, processes = scaled(tools, 1000), scaled(tools, 10000), scaled(tools, 200)
+  figure(some, "local_mt", "nodes start, answer, stop", "s", "ended_s", 2, 1)
+  figure(some, "local_mt", "nodes, time of each", "ns", "ns_per_op", 2e6)
+  figure(some, "local_mt", "nodes, peak memory", "MiB", "peak_mib", 200, 1)
+  figure(some, "local_mt", "nodes, memory of each", "KiB", "node_kib", 85)
+  figure(many, "local_mt", "nodes, time of each", "ns", "ns_per_op", 2e6)
+  figure(many, "local_mt", "nodes, memory of each", "KiB", "node_kib", 85)
+  figure(processes, "local_mp", "processes start, answer, stop", "s", "ended_s", 5)
   for _, case in ipairs(list) do case.pinned = "any core" end
   list[#list + 1] = {work = "a bare Lua state (the floor of a node)", pinned = "one core",
                      rounds = 3, ours = floor_run(tools, tools.core, "lua_state")}

@@ -37,14 +37,19 @@ local function numbers(text)
   return found
 end
 
+local last = {} -- what was run last: `command`, `text`
+
 --- Runs a command and takes `field` from the line it prints; also returns the ticks of
--- processor time it took.
-function harness.figure(words, field)
-  local ticks = machine.children_ticks()
-  local text, err = harness.output(words)
-  local found = text and numbers(text)
+-- processor time it took. `again`: another figure of what was run last will do, if it was this.
+function harness.figure(words, field, again)
+  local ticks, command, err = machine.children_ticks(), shell(words), nil
+  if not again or last.command ~= command then
+    last.command, last.text = command, nil
+    last.text, err = harness.output(words)
+  end
+  local found = last.text and numbers(last.text)
   local figure = found and found[field]
-  if not figure then error(err or shell(words) .. ": no " .. field .. " in what it printed", 0) end
+  if not figure then error(err or command .. ": no " .. field .. " in what it printed", 0) end
   return figure, machine.children_ticks() - ticks
 end
 
@@ -81,7 +86,7 @@ end
 local function measure(case, result)
   local floor, floor_ticks
   if case.floor then floor, floor_ticks = harness.figure(case.floor, "ns_per_op") end
-  local ours, ticks = harness.figure(case.ours, case.field or "ns_per_op")
+  local ours, ticks = harness.figure(case.ours, case.field or "ns_per_op", case.again)
   table.insert(result.ours, ours)
   if not floor then return end
   table.insert(result.floor, floor)

@@ -1,6 +1,8 @@
 --- The figures as a table for people and as JSON.
 -- @module report
 
+local json = require "lp.json"
+
 local report = {}
 
 local function duration(ns)
@@ -87,30 +89,8 @@ function report.table(rows, verdict)
   return table.concat(out, "\n")
 end
 
--- ---------------------------------------------------------------- JSON
-
-local json
-
-local function json_table(value)
-  local list = {}
-  if value[1] ~= nil or next(value) == nil then
-    for i, item in ipairs(value) do list[i] = json(item) end
-    return "[" .. table.concat(list, ",") .. "]"
-  end
-  for name, item in pairs(value) do list[#list + 1] = ("%q:%s"):format(name, json(item)) end
-  table.sort(list)
-  return "{" .. table.concat(list, ",") .. "}"
-end
-
-function json(value)
-  if type(value) == "table" then return json_table(value) end
-  if type(value) == "string" then return '"' .. value:gsub('["\\]', "\\%0") .. '"' end
-  if type(value) == "number" then return ("%.6g"):format(value) end
-  return tostring(value)
-end
-
 function report.json(rows, verdict)
-  return json{rows = rows, machine = verdict, trusted = not verdict.reasons[1]}
+  return json.encode{rows = rows, machine = verdict, trusted = not verdict.reasons[1]}
 end
 
 --- Shows on a terminal what is being measured; without arguments wipes that line.

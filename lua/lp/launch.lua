@@ -184,8 +184,9 @@ local function describe_all(program, run_id, settings)
   for i, node in ipairs(program:all_nodes()) do
     local size = #program.by_label[node.label].nodes
     list[i] = describe(node, size, packing, classes, settings.resources)
-    -- Thousands take a while, in which other tasks have their turn.
-    if i % 100 == 0 and coroutine.isyieldable() then core.yield() end
+    -- Thousands take a while, in which other tasks have their turn (where one can wait; a
+    -- cancellation is raised again by the next wait).
+    if i % 100 == 0 then pcall(core.yield) end
   end
   return list
 end

@@ -3,8 +3,9 @@
 --     lp run [--launch local_mp] programs/bench/launch.lua [--nodes N]
 --
 -- The main chunk launches the program itself and calls the nodes through the run. Prints
--- one line of JSON: the seconds from lp.launch to the last answer and to the end, and the
--- launcher's largest resident memory (with threads that is all of it).
+-- one line of JSON: the seconds from lp.launch to the last answer and to the end, the
+-- launcher's largest resident memory (with threads that is all of it) and how much of that
+-- each node has added.
 
 local lp = require "lp"
 
@@ -45,6 +46,6 @@ run:wait()
 local ended = lp.now() - start
 
 print(('{"bench":"launch","launch":"%s","nodes":%d,"answered_s":%.4f,"ended_s":%.4f,' ..
-       '"peak_mib":%.1f,"node_kib":%.1f}')
+       '"ns_per_op":%.0f,"peak_mib":%.1f,"node_kib":%.1f}')
       :format(require("lp.launch").defaults.launch_type or "local_mt", flags.nodes, answered, ended,
-              memory_kib "VmHWM" / 1024, grown / flags.nodes))
+              ended / flags.nodes * 1e9, memory_kib "VmHWM" / 1024, grown / flags.nodes))
