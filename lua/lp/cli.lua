@@ -75,6 +75,8 @@ local run_options = {
   {name = "--spin", target = "spin", value = "MICROSECONDS",
    convert = by_rule(options.integer("a whole number, 0 or more", 0), tonumber),
    help = "How long a thread with nodes looks for work before it sleeps, while that pays (default 20; 0: never)."},
+  {name = "--metrics", target = "metrics", value = "on|off", convert = by_rule(options.one_of("on", "off")),
+   help = "Whether calls are timed (default on); they are counted in any case."},
   {name = "--seed", target = "seed", value = "N",
    convert = by_rule(options.integer("a whole number, 0 or more", 0), tonumber),
    help = "Seed of math.random in the nodes, for runs that repeat."},

@@ -49,6 +49,7 @@ local schema = {
   name = options.text,
   threads = options.integer("a whole number, 1 or more", 1),
   spin = options.integer("a whole number of microseconds, 0 or more", 0),
+  metrics = options.one_of("on", "off"),
   seed = options.integer("a whole number", math.mininteger),
   log_level = options.one_of("debug", "info", "warning", "error"),
   resources = options.of_type("table", "a table of labels"),
@@ -424,7 +425,7 @@ end
 
 --- Launches a program and returns at once.
 -- @param program made by lp.Program (a list: its first)
--- @tparam[opt] table given `launch_type`, `notice` (seconds), `name`, `threads`, `spin` (microseconds), `seed`,
+-- @tparam[opt] table given `launch_type`, `notice` (seconds), `name`, `threads`, `spin` (microseconds), `metrics` ("on" or "off"), `seed`,
 --   `log_level`, `resources` (label or name -> see lp.resources), `terminal`, `log_dir`, `log_size`
 --   (bytes), `tmux_open_window`, `tmux_session_name`
 -- @treturn table a Run

@@ -167,7 +167,7 @@ end
 --- What lp.launch does where it is not told otherwise.
 local function set_defaults(parsed)
   local options, defaults = parsed.options, require("lp.launch").defaults
-  for _, name in ipairs {"launch_type", "notice", "name", "threads", "spin", "seed", "log_level", "terminal",
+  for _, name in ipairs {"launch_type", "notice", "name", "threads", "spin", "metrics", "seed", "log_level", "terminal",
                          "log_dir", "log_size", "tmux_open_window", "tmux_session_name"} do
     defaults[name] = options[name]
   end

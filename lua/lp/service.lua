@@ -91,6 +91,7 @@ function service:launch_run(run_id, settings)
   run.settings, run.notice = settings, settings.notice or 10
   settings.seed = settings.seed or math.random(0)
   if settings.spin then host.spin(settings.spin) end
+  host.metrics(settings.metrics ~= "off")
   run.folder = host.rundir(run_id)
   announce(run)
   run.state = "running"

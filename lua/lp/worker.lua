@@ -143,6 +143,7 @@ function worker.boot()
   end
   local spin = math.tointeger(os.getenv "LP_NODE_SPIN")
   if spin then host.spin(spin) end
+  host.metrics(os.getenv "LP_NODE_METRICS" ~= "off")
   host.events(on_event)
   host.watchdog()
   core.serve(worker)

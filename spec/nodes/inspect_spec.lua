@@ -205,6 +205,17 @@ support.each(describe, "counts and times", function(place)
     end)
   end)
 
+  it("are counts only with metrics = off", function()
+    place(function(program)
+      return program:add_node(lp.CourierNode(Node.new), "node")
+    end, function(node, run)
+      for _ = 1, 3 do node:ping() end
+      local ping = ask(run, "stats", "node/0").served.methods.ping
+      assert.equal(3, ping.calls)
+      assert.is_nil(ping.latency)
+    end, {metrics = "off"})
+  end)
+
   it("tell of all nodes at once", function()
     two(place, function(first, _, run)
       first:ping()

@@ -130,6 +130,49 @@ local function busy(place, options, use)
   end, use)
 end
 
+--- Handlers that end when all are there, and some that never rest.
+local Crowd = {}
+Crowd.__index = Crowd
+function Crowd.new() return setmetatable({here = 0, all = lp.Event(), over = false}, Crowd) end
+
+function Crowd:meet(count)
+  self.here = self.here + 1
+  if self.here == count then self.all:set() end
+  self.all:wait()
+  lp.sleep(0.01)
+end
+
+function Crowd:toil()
+  self.here = self.here + 1
+  repeat lp.yield() until self.over
+end
+
+function Crowd:count() return self.here end
+function Crowd:rest() self.over = true end
+
+support.each(describe, "handlers", function(place)
+  it("run at once, as many as there are calls", function()
+    serve(place, Crowd, function(crowd)
+      local patient, futures = lp.with(crowd, {timeout = 60}), {}
+      for i = 1, 16 do futures[i] = patient.futures:meet(16) end
+      lp.gather(futures)
+      assert.equal(16, crowd:count())
+    end)
+  end)
+
+  it("that never rest let a quick call pass", function()
+    serve(place, Crowd, function(crowd)
+      local futures = {}
+      for i = 1, 200 do futures[i] = crowd.futures:toil() end
+      local quick = lp.with(crowd, {timeout = 60})
+      repeat until quick:count() == 200
+      for _ = 1, 20 do assert.equal(200, quick:count()) end
+      quick:rest()
+      lp.gather(futures)
+    end)
+  end)
+end)
+
 support.each(describe, "limits", function(place)
   it("max_concurrency bounds handlers at once; the others wait and are answered in order", function()
     busy(place, {max_concurrency = 2, priority_methods = {"open", "running", "peak"}}, function(node)

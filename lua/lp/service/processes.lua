@@ -37,6 +37,7 @@ local function environment(run, extra, token)
   set("LP_NODE_TOKEN", token)
   set("LP_NODE_FOLDER", run.folder)
   if run.settings.spin then set("LP_NODE_SPIN", run.settings.spin) end
+  if run.settings.metrics then set("LP_NODE_METRICS", run.settings.metrics) end
   return env
 end
 
