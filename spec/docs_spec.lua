@@ -9,7 +9,7 @@
 -- and there as a set of lines, since nodes print at the same time.
 
 local lp = os.getenv "LP_COMMAND" or "build/release/lp"
-local pages = {"README.md", "docs/getting_started.md", "docs/command_line.md", "docs/lua.md"}
+local pages = {"README.md", "docs/getting_started.md", "docs/command_line.md", "docs/repl.md", "docs/lua.md"}
 
 local root = io.popen("pwd"):read("l")
 if lp:sub(1, 1) ~= "/" then lp = root .. "/" .. lp end
@@ -101,6 +101,24 @@ function checks.console(block)
   end
 end
 
+--- What differs from run to run: numbers of runs and processes, times, sizes, and the blanks between columns.
+local function steady(text)
+  text = text:gsub("(%a+)%-%d+%-%d+", "%1-N"):gsub("[%d.]+ [mµ]*s%f[^%w]", "TIME"):gsub("%d%d%d%d+", "N")
+  return (text:gsub(" +", " "):gsub(" \n", "\n"))
+end
+
+--- A session of `lp repl FILE`: what stands behind the prompts is typed, and answered as the rest says.
+local function check_session(file, text)
+  local typed, expected = {}, {}
+  for line in text:gmatch("[^\n]*\n") do
+    local input = line:match("^%l+> (.*)$") or line:match("^%l+ %l+/%d+> (.*)$") or line:match("^%.+> (.*)$")
+    table.insert(input and typed or expected, input or line)
+  end
+  write("typed", table.concat(typed))
+  local output = shell(("timeout 60 lp repl %s <typed"):format(file))
+  assert.equal(steady(table.concat(expected)), steady(output))
+end
+
 --- Checks the block at `i`. Files stay for the commands that follow.
 local function check(blocks, i)
   local block = blocks[i]
@@ -113,6 +131,8 @@ local function check(blocks, i)
       assert.equal(sorted(output.text), sorted(printed))
       assert.equal(0, status)
     end
+  elseif language == "repl" then
+    check_session(rest, block.text)
   elseif language == "lua" then
     assert.truthy(checks[rest], "say what kind of block this is: " .. block.kind)
     checks[rest](block)

@@ -351,7 +351,8 @@ end
 control["lp.stop"] = function(id, notice, reason)
   local run = run_of(id)
   if notice then run.notice = notice end
-  service:stop_run(run.id, "a command", reason or "lp stop")
+  if reason == nil then reason = "lp stop" end -- false: nothing is to be said
+  service:stop_run(run.id, "a command", reason or nil)
 end
 
 --- Waits until the run has ended, `seconds` at most; returns whether it has.

@@ -212,7 +212,7 @@ end
 
 function commands.stop(session, _, options)
   local link = session.link
-  link:ask("stop", options.notice)
+  if link.own then link:ask("stop", options.notice, false) else link:ask("stop", options.notice) end
   wait_gone(link)
   return {value = {stopped = link.id}, text = ("run %s has ended\n"):format(link.id)}
 end
