@@ -54,6 +54,7 @@ struct host {
   timer partial; /* prints partial lines of children */
   timer tick;
   timer watch;      /* the watchdog's */
+  int64_t watched_at;
   int64_t slice_ns; /* between ticks */
   poller_watch *signals;
   bool closing;          /* host_free is at work */

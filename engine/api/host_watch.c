@@ -64,11 +64,17 @@ static void look_at(host *host, hosted_loop *hosted, int64_t now) {
   if (now - watched->since >= LONG_NS && !watched->said) on_long(host, hosted, now);
 }
 
+/* When it comes late itself the whole process was held up: no loop is to blame for that. */
 static void on_watch(timer *timer) {
   host *host = list_entry(timer, struct host, watch);
   int64_t now = clock_now();
-  for (list *each = host->loops.next; each != &host->loops; each = each->next)
-    look_at(host, list_entry(each, hosted_loop, link), now);
+  bool held_up = now - host->watched_at > LONG_NS;
+  host->watched_at = now;
+  for (list *each = host->loops.next; each != &host->loops; each = each->next) {
+    hosted_loop *hosted = list_entry(each, hosted_loop, link);
+    if (held_up) hosted->watched.since = 0;
+    look_at(host, hosted, now);
+  }
   timer_start(&host->engine.service->timers, timer, now + PERIOD_NS);
 }
 

@@ -1,5 +1,6 @@
-/* A node that says it is not well (server:set_healthy). It answers calls all the same; its callers are
- * told, those that do not wait for a ready server get an error, and connection_state shows it. */
+/* A node that says it is not well (server:set_healthy). It answers calls all the same; its callers
+ * are told, those that do not wait for a ready server get an error, and connection_state shows it.
+ */
 #ifndef LP_RPC_HEALTH_H
 #define LP_RPC_HEALTH_H
 

@@ -425,7 +425,8 @@ end
 
 --- Launches a program and returns at once.
 -- @param program made by lp.Program (a list: its first)
--- @tparam[opt] table given `launch_type`, `notice` (seconds), `name`, `threads`, `spin` (microseconds), `metrics` ("on" or "off"), `seed`,
+-- @tparam[opt] table given `launch_type`, `notice` (seconds), `name`, `threads`, `spin` (microseconds),
+--   `metrics` ("on" or "off"), `seed`,
 --   `log_level`, `resources` (label or name -> see lp.resources), `terminal`, `log_dir`, `log_size`
 --   (bytes), `tmux_open_window`, `tmux_session_name`
 -- @treturn table a Run
