@@ -143,6 +143,7 @@ local commands = {
 for _, command in ipairs(catalog.commands) do
   if command.name ~= "graph" then
     table.insert(commands, #commands - 2, {name = command.name, usage = catalog.usage(command),
+                 short = catalog.usage(command, true),
                  console = command, options = command.options, help = command.help})
   end
 end
@@ -254,10 +255,13 @@ end
 -- ---------------------------------------------------------------- commands
 
 local function overview()
-  local lines = {"Usage: lp COMMAND ...", "", "Commands:"}
+  local lines, about_runs = {"Usage: lp COMMAND ...", "", "Commands:"}, {}
   for _, command in ipairs(commands) do
-    lines[#lines + 1] = ("  %-46s %s"):format(command.usage, command.help)
+    local list = command.console and about_runs or lines
+    list[#list + 1] = ("  %-46s %s"):format(command.short or command.usage, command.help)
   end
+  lines[#lines + 1] = "\nAbout a program that runs; RUN is its name or its run id, --json answers as JSON:"
+  table.move(about_runs, 1, #about_runs, #lines + 1, lines)
   lines[#lines + 1] = ""
   lines[#lines + 1] = "lp help COMMAND shows the options of a command."
   return table.concat(lines, "\n") .. "\n"

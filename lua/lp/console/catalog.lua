@@ -113,12 +113,12 @@ for _, command in ipairs(catalog.commands) do
   table.insert(command.options, json)
 end
 
---- How it is called on the command line.
-function catalog.usage(command)
+--- How it is called on the command line; `short`: without options.
+function catalog.usage(command, short)
   local list = {"lp", command.name}
   if command.needs ~= "none" then list[#list + 1] = "RUN" end
   if command.words ~= "" then list[#list + 1] = command.words end
-  for _, option in ipairs(command.options) do
+  for _, option in ipairs(short and {} or command.options) do
     list[#list + 1] = option.value and ("[%s %s]"):format(option.name, option.value) or
                       ("[%s]"):format(option.name)
   end

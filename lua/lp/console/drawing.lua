@@ -15,6 +15,7 @@ local columns = {
 
 --- Where a constructor was defined: its function, or the first method of its class.
 local function place_of(ctor)
+  if ctor == nil then return nil end -- a colocation, a node of the embedding program
   if type(ctor) == "function" then
     local info = debug.getinfo(ctor, "S")
     return ("%s:%d"):format(info.short_src, info.linedefined)
