@@ -48,6 +48,18 @@ describe("lp.connect", function()
     assert.equal("unavailable", err.code)
     contains("failed to connect to unix:/nowhere/at/all: No such file", err)
     assert.equal("transient_failure", lp.connection_state(client))
+    client = lp.connect("tcp:127.0.0.1:1", {wait_for_ready = false})
+    contains("failed to connect to tcp:127.0.0.1:1: Connection refused", raised(client.echo, client))
+  end)
+
+  it("waits for whoever is not there, within the time of a call", function()
+    local client = lp.connect("unix:/nowhere/at/all", {timeout = 0.2})
+    local hasty = lp.with(client, {wait_for_ready = false})
+    assert.equal("unavailable", raised(hasty.echo, hasty).code) -- so that the reason is known
+    local err = raised(client.echo, client)
+    assert.equal("deadline_exceeded", err.code)
+    contains("failed to connect to unix:/nowhere/at/all", err)
+    assert.equal("deadline_exceeded", client.futures:echo():exception().code)
   end)
 
   it("refuses what is no address, and options it does not know", function()
