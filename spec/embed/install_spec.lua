@@ -57,6 +57,59 @@ describe("the installed library", function()
                  support.succeed("LD_LIBRARY_PATH='%s/lib' timeout 60 '%s/outside'", prefix, folder))
   end)
 
+  it_with_library("has nodes that load C modules, linked shared, static or by dlopen", function()
+    support.write(folder .. "/modules.c", [[
+      #include <dlfcn.h>
+      #include <lp.h>
+      #include <stdio.h>
+      #include <string.h>
+      static const char script[] =
+          "local lp = require 'lp' local program = lp.Program 'modules' "
+          "program:add_node(lp.LuaNode(function() print(require('cjson').encode{1, 2}) end), 'node') "
+          "return program";
+      static void out(void *user, lp_output_kind kind, const char *node, const char *text, size_t n) {
+        (void)user, (void)kind, (void)node, (void)n;
+        puts(text);
+      }
+      #ifdef BY_DLOPEN
+      #define F(name) ((__typeof__(&name))dlsym(library, #name))
+      #else
+      #define F(name) name
+      #endif
+      int main(int argc, char **argv) {
+        lp_engine_options options;
+        lp_engine *engine;
+        lp_program *program;
+        lp_run *run;
+        (void)argc, (void)argv;
+      #ifdef BY_DLOPEN
+        void *library = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
+        if (!library) return puts(dlerror()), 1;
+      #endif
+        F(lp_engine_options_init)(&options);
+        options.output = out;
+        int failed = F(lp_engine_open)(&options, &engine) ||
+                     F(lp_program_load_text)(engine, "modules", script, strlen(script), 0, NULL, &program) ||
+                     F(lp_program_launch)(program, NULL, &run) || F(lp_run_wait)(run, 30) ||
+                     F(lp_run_close)(run);
+        if (failed) puts(F(lp_message)());
+        F(lp_program_free)(program);
+        return failed | F(lp_engine_free)(engine);
+      }
+    ]])
+    local ways = {
+      {"shared", "-L'PREFIX/lib' -llp -Wl,-rpath,'PREFIX/lib'"},
+      {"static", "'PREFIX/lib/liblp.a' $(pkg-config --libs lua5.4) -lev -lm -ldl -lpthread"},
+      {"dlopen", "-DBY_DLOPEN -ldl"},
+    }
+    for _, way in ipairs(ways) do
+      support.succeed("cd '%s' && cc modules.c -I'%s/include' %s -o modules_%s", folder, prefix,
+                      way[2]:gsub("PREFIX", prefix), way[1])
+      assert.same({way[1], "[1,2]\n"}, {way[1], support.succeed("cd '%s' && timeout 60 ./modules_%s '%s/lib/liblp.so'",
+                                                              folder, way[1], prefix)})
+    end
+  end)
+
   it_with_library("shows the names of its header and no others", function()
     local names = support.succeed("nm -D --defined-only '%s/lib/liblp.so'", prefix)
     local static = support.succeed("nm -g --defined-only '%s/lib/liblp.a'", prefix)
