@@ -9,7 +9,8 @@
 -- and there as a set of lines, since nodes print at the same time.
 
 local lp = os.getenv "LP_COMMAND" or "build/release/lp"
-local pages = {"README.md", "docs/getting_started.md", "docs/command_line.md", "docs/repl.md", "docs/lua.md"}
+local pages = {"README.md", "docs/getting_started.md", "docs/command_line.md", "docs/repl.md", "docs/lua.md",
+               "docs/lifecycle.md", "docs/testing.md"}
 
 local root = io.popen("pwd"):read("l")
 if lp:sub(1, 1) ~= "/" then lp = root .. "/" .. lp end
