@@ -7,8 +7,8 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "rpc/circle.h"
-#include "rpc/health.h"
 #include "rpc/connecting.h"
+#include "rpc/health.h"
 #include "wire/token.h"
 
 /* The `wanted`-th element of an array at `data`, a number or a string; false: it is not there. */

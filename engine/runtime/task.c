@@ -408,3 +408,14 @@ void task_close(task *task, lp_status status, const char *text) {
   if (task->kind->lost) task->kind->lost(task, status, text);
   task_retire(task, false);
 }
+
+#ifdef __SANITIZE_THREAD__
+#include <setjmp.h>
+
+/* Debian's Lua jumps by a name that ThreadSanitizer does not know. Its own stack would then never
+ * be cleared of what was jumped over, and overflow after some ten thousand waits. */
+__attribute__((noreturn)) void __longjmp_chk(jmp_buf place, int value);
+void __longjmp_chk(jmp_buf place, int value) {
+  _longjmp(place, value);
+}
+#endif

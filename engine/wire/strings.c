@@ -50,6 +50,23 @@ static void keep(strings_place *place, lua_State *L, const char *bytes, size_t l
   place->length = (uint8_t)length;
 }
 
+static inline bool holds(const strings_place *place, const char *bytes, size_t length) {
+  return place->length == length && same(place->bytes, bytes, length);
+}
+
+/* Neither place has it. */
+static void push_new(strings *cache, lua_State *L, strings_place *first, strings_place *second,
+                     const char *bytes, size_t length) {
+  lua_pushlstring(L, bytes, length);
+  cache->misses++;
+  if (!first->length)
+    keep(first, L, bytes, length);
+  else if (!second->length)
+    keep(second, L, bytes, length);
+  else if (cache->misses % 8 == 0)
+    keep(cache->misses % 16 ? first : second, L, bytes, length);
+}
+
 void strings_push(strings *cache, lua_State *L, const char *bytes, size_t length) {
   if (!cache || length > STRINGS_LENGTH || length == 0) {
     lua_pushlstring(L, bytes, length);
@@ -57,11 +74,10 @@ void strings_push(strings *cache, lua_State *L, const char *bytes, size_t length
   }
   uint32_t mark = mark_of(bytes, length);
   strings_place *place = &cache->places[mark % STRINGS_PLACES];
-  if (place->length == length && same(place->bytes, bytes, length)) {
+  strings_place *other = &cache->places[(mark >> 16) % STRINGS_PLACES];
+  if (holds(place, bytes, length) || holds(place = other, bytes, length)) {
     lua_rawgeti(L, LUA_REGISTRYINDEX, place->reference);
     return;
   }
-  lua_pushlstring(L, bytes, length);
-  if (place->met == mark) keep(place, L, bytes, length);
-  place->met = mark;
+  push_new(cache, L, &cache->places[mark % STRINGS_PLACES], other, bytes, length);
 }

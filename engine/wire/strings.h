@@ -2,8 +2,9 @@
  * and pushed without being hashed and looked up in Lua's own table, which for a string of 32
  * bytes costs more than everything else about it.
  *
- * Of one Lua state. A place is taken by the string that was met twice in a row there, so that
- * strings that never come again push out nothing. */
+ * Of one Lua state. A string has two places, so that two that come all the time need not put each
+ * other out. A place that is taken goes to another string at one miss in eight only, so that
+ * strings that never come again cost little and put out little. */
 #ifndef LP_WIRE_STRINGS_H
 #define LP_WIRE_STRINGS_H
 
@@ -14,7 +15,6 @@
 enum { STRINGS_PLACES = 32, STRINGS_LENGTH = 40 /* the longest that Lua itself interns */ };
 
 typedef struct strings_place {
-  uint32_t met;  /* mark of the string that was met here last */
   int reference; /* into the registry; 0: nothing is kept */
   uint8_t length;
   char bytes[STRINGS_LENGTH];
@@ -22,6 +22,7 @@ typedef struct strings_place {
 
 typedef struct strings {
   strings_place places[STRINGS_PLACES];
+  uint32_t misses;
 } strings;
 
 /* Pushes the string of these bytes on `L`, any state of the one the cache belongs to. Without a
