@@ -99,6 +99,7 @@ function embed.launch(_, number, given)
     if given.threads > 0 then options.threads = given.threads end
     if given.spin >= 0 then options.spin = given.spin end
     local script = scripts[program]
+    launch.script = script.name:match "^@(.*)" -- for `lp ps` and `lp reload`
     program = launch.launch(program, options)
     scripts[program] = script
   end

@@ -6,7 +6,9 @@
 #include <dirent.h>
 #include <malloc.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 #include "embed.h"
 
@@ -373,6 +375,59 @@ static void test_the_end_of_a_run_is_told(void) {
   CHECK(strcmp(told, "well") == 0);
 }
 
+/* What a process has that a library might spoil. */
+typedef struct belongings {
+  struct sigaction actions[32];
+  sigset_t mask;
+  char folder[512];
+} belongings;
+
+static void take_stock(belongings *of) {
+  memset(of, 0, sizeof *of);
+  for (int i = 1; i < 32; i++) sigaction(i, NULL, &of->actions[i]);
+  pthread_sigmask(SIG_SETMASK, NULL, &of->mask);
+  CHECK(getcwd(of->folder, sizeof of->folder) != NULL);
+}
+
+static int changed_handlers(const belongings *before, const belongings *after) {
+  int changed = 0;
+  for (int i = 1; i < 32; i++)
+    if (before->actions[i].sa_handler != after->actions[i].sa_handler && i != SIGURG) changed++;
+  return changed;
+}
+
+static void test_what_belongs_to_the_host_is_left_alone(void) {
+  static const char program[] = PROGRAM
+      "program:add_node(lp.LuaNode(function() print 'loud' io.stderr:write 'louder\\n' lp.log.info "
+      "'log' "
+      "assert(os.execute 'true') end), 'node') return program";
+  belongings before, after;
+  int ends[2], saved[2] = {dup(1), dup(2)}, status = 0;
+  char said[64];
+  take_stock(&before);
+  pid_t child = fork();
+  if (child == 0) _exit(7);
+  fflush(stdout);
+  CHECK(pipe(ends) == 0 && dup2(ends[1], 1) == 1 && dup2(ends[1], 2) == 2);
+  close(ends[1]);
+  lp_status opened = lp_engine_open(NULL, &engine);
+  launch_text(program);
+  lp_status ended = lp_run_wait(run, 30);
+  close_engine();
+  dup2(saved[0], 1);
+  dup2(saved[1], 2);
+  CHECK(opened == LP_OK && ended == LP_OK);
+  CHECK(read(ends[0], said, sizeof said) == 0); /* nothing was printed */
+  take_stock(&after);
+  CHECK(changed_handlers(&before, &after) == 0);
+  CHECK(memcmp(&before.mask, &after.mask, sizeof before.mask) == 0);
+  CHECK(strcmp(before.folder, after.folder) == 0);
+  CHECK(waitpid(child, &status, 0) == child && WEXITSTATUS(status) == 7);
+  close(ends[0]);
+  close(saved[0]);
+  close(saved[1]);
+}
+
 /* A node inside of a C function: one that opens a pipe whose other end nobody has. */
 static void test_an_engine_with_a_stuck_node_says_which(void) {
   char path[] = "/tmp/lp-embed-XXXXXX", text[512];
@@ -511,6 +566,7 @@ int main(void) {
   RUN(test_the_descriptor_tells_when_to_poll);
   RUN(test_other_threads_post);
   RUN(test_the_end_of_a_run_is_told);
+  RUN(test_what_belongs_to_the_host_is_left_alone);
   RUN(test_an_engine_with_a_stuck_node_says_which);
   RUN(test_several_engines_in_several_threads);
   RUN(test_interpreters_use_the_allocator_they_are_given);
