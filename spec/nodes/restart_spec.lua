@@ -134,7 +134,10 @@ support.each(describe, "a node that fails", function(place)
     end)
   end)
 
-  it("answers the calls under way with unavailable", function()
+  local it_here = place.launch_type == "test_mt" and
+                  require("spec.e2e.support").it_interrupts(it, pending) or it
+
+  it_here("answers the calls under way with unavailable", function()
     place(program(often), function(worker, _, run)
       worker:ping()
       local future = worker.futures:compute()
