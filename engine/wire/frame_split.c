@@ -9,10 +9,10 @@
 #include "wire/token.h"
 
 enum {
-  HEAD_BYTES = 64,          /* of an oversize frame, shown to its callback */
-  SPACE_LEAST = 16 * 1024,  /* below this a direct read is not worth it */
-  SPACE_FIRST = 256 * 1024, /* room made at once for what has been announced, */
-  SPACE_FACTOR = 4          /* and so many times of what has come */
+  HEAD_BYTES = 64,           /* of an oversize frame, shown to its callback */
+  SPACE_LEAST = 16 * 1024,   /* below this a direct read is not worth it */
+  SPACE_FIRST = 1024 * 1024, /* room made at once for what has been announced, */
+  SPACE_FACTOR = 4           /* and so many times of what has come */
 };
 
 typedef struct feed {

@@ -157,12 +157,15 @@ support.each(describe, "calls", function(place)
   it("with a time-out raise deadline_exceeded, naming node and method, and cancel", function()
     serve(place, Server, function(server)
       local hasty = lp.with(server, {timeout = 0.02})
-      local err = raised(hasty.wait_cancelled, hasty)
-      assert.equal("deadline_exceeded", err.code)
+      local err
+      repeat -- once more if the time was over before the handler had begun
+        err = raised(hasty.wait_cancelled, hasty)
+        assert.equal("deadline_exceeded", err.code)
+        lp.sleep(0.01)
+      until server:how()
       -- Ours names them in its text; on a busy machine the handler's own may come first.
       contains("server/0", tostring(err) .. tostring(err.node))
       contains("wait_cancelled", tostring(err) .. tostring(err.method))
-      while not server:how() do lp.sleep(0.001) end
       contains(server:how(), "cancelled deadline_exceeded") -- whichever came first
       assert.equal("slept", lp.with(hasty, {timeout = 0}):sleep(0.03))
     end)
