@@ -76,9 +76,11 @@ HOT_INLINE bool is_late(const pending *pending) {
 /* The same error as if its timer had come first: a task that waits raises its own. */
 static void fail_late(lua_State *L, pending *pending) {
   if (!pending->task) {
-    char text[256];
-    snprintf(text, sizeof text, "deadline exceeded: no answer from %s within its time",
-             pending->peer->name);
+    char text[FAULT_TEXT + 256];
+    const peer *peer = pending->peer;
+    bool away = peer->state != PEER_OPEN && peer->end_text;
+    snprintf(text, sizeof text, "deadline exceeded: no answer from %s within its time%s%s",
+             peer->name, away ? ": " : "", away ? peer->end_text : "");
     client_fail(L, pending, LP_DEADLINE_EXCEEDED, text);
     return;
   }
