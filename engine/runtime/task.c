@@ -416,6 +416,6 @@ void task_close(task *task, lp_status status, const char *text) {
  * be cleared of what was jumped over, and overflow after some ten thousand waits. */
 __attribute__((noreturn)) void __longjmp_chk(jmp_buf place, int value);
 void __longjmp_chk(jmp_buf place, int value) {
-  _longjmp(place, value);
+  longjmp(place, value);
 }
 #endif
