@@ -11,6 +11,16 @@
 
 #include "base/memory.h"
 
+/* The address sanitizer should see every block. Compilers have two ways of telling that it is on.
+ */
+#ifdef __SANITIZE_ADDRESS__
+#define EVERY_BLOCK_BY_ITSELF
+#elif defined __has_feature
+#if __has_feature(address_sanitizer)
+#define EVERY_BLOCK_BY_ITSELF
+#endif
+#endif
+
 enum { SLAB_BYTES = 1 << 10, CHUNK_BYTES = 64 << 10, CHUNK_SLABS = CHUNK_BYTES / SLAB_BYTES - 1 };
 enum { LARGEST = 128, STEP = 8 };
 
@@ -176,7 +186,7 @@ static void *move(slabs *slabs, void *block, size_t old_bytes, size_t bytes) {
 }
 
 void *slabs_resize(slabs *slabs, void *block, size_t old_bytes, size_t bytes) {
-#ifdef __SANITIZE_ADDRESS__ /* it should see every block */
+#ifdef EVERY_BLOCK_BY_ITSELF
   (void)slabs, (void)old_bytes;
   if (bytes) return mem_realloc_lua(block, bytes);
   mem_free(block);
