@@ -245,7 +245,7 @@ print_row("", titles, {"kills", "restarts", "MiB"})
 for i, caller in ipairs(callers) do
   ask("caller/" .. i - 1, "begin", caller, 12 << 40, flags.seed * 100 + i)
 end
-local warm = math.max(3, flags.seconds / 4)
+local warm = math.max(1, flags.seconds / 4)
 strike_for(warm)
 local before = measure()
 local parts = 6

@@ -6,7 +6,7 @@ local lp = os.getenv "LP_COMMAND" or "build/release/lp"
 for _, launch in ipairs {"local_mt", "local_mp"} do
   describe("a program whose nodes are killed and started again (" .. launch .. ")", function()
     it("leaves no task, call, descriptor or process", function()
-      local command = ("timeout -k 5 300 %s run --launch %s spec/soak.lua --seconds 4 --growth 1")
+      local command = ("timeout -k 5 300 %s run --launch %s spec/soak.lua --seconds 2 --growth 1")
                       :format(lp, launch)
       local pipe <close> = assert(io.popen(command .. " 2>&1 </dev/null; echo status $?"))
       local output = pipe:read "a"
