@@ -31,12 +31,14 @@ static const char server[] =
 /* Calls what listens at the path in `...`; go() has three calls under way, stop() ends them. */
 static const char caller[] =
     "core.connector(function(client) core.dial(client, path) end)"
-    " local futures"
-    " function go() local fake = core.client('fake', 'fake')"
+    " local futures, serial = nil, 0"
+    " function go() serial = serial + 1" /* another one each time: none that is waited for */
+    "  local fake = core.client('fake' .. serial, 'fake')"
     "  futures = {fake.futures:one(1), fake.futures:two('x', {}), fake.futures:three()}"
-    "  fake.notify:four(4) end"
+    "  core.with(fake, {wait_for_ready = false}).notify:four(4) end"
     " function stop() for _, f in ipairs(futures) do if not f:done() then f:cancel() end"
     "  assert(f:done()) end futures = nil collectgarbage() end"
+    " core.serve({echo = function(self, ...) return ... end})"
     " core.park()";
 
 static harness at;
@@ -133,6 +135,11 @@ static void hang_up(void) {
   end_here = NULL;
 }
 
+/* Nobody serves those who have dialled again. */
+static void refuse_more(void) {
+  for (int more; (more = accept4(listening, NULL, NULL, SOCK_CLOEXEC)) >= 0; turn(2)) close(more);
+}
+
 /* Takes what comes, so that the other side can write. */
 static void swallow(void) {
   static uint8_t scratch[64 << 10];
@@ -206,7 +213,19 @@ static void check_clean(void) {
   FUZZ_CHECK(at.ended == 0 && !test_failed_now);
 }
 
+/* Servers that did not answer are tried again while somebody waits, and then forgotten: when the
+ * next try is due, which only time brings. */
+static void check_forgotten(void) {
+  for (int i = 0; i < 10000 && peers_of(calling); i++) {
+    loop_turn(at.loop, clock_now() + 10000000);
+    refuse_more();
+    FUZZ_CHECK(node_enter(calling, collect, NULL, NULL));
+  }
+  FUZZ_CHECK(peers_of(calling) == 0);
+}
+
 void fuzz_session(const uint8_t *data, size_t length) {
+  static unsigned rounds;
   if (length < HEADER) return;
   if (!serving) open_world();
   int role = data[0] % ROLES;
@@ -217,8 +236,10 @@ void fuzz_session(const uint8_t *data, size_t length) {
   hang_up();
   turn(TURNS);
   if (role == SERVER) call_lua(calling, "stop");
+  refuse_more();
   FUZZ_CHECK(fuzz_memory_peak() - before < length * BYTES_PER_BYTE + BYTES_ALWAYS);
   check_alive();
   turn(TURNS);
   check_clean();
+  if (++rounds % 512 == 0) check_forgotten();
 }
