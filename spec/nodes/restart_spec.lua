@@ -162,6 +162,46 @@ support.each(describe, "a node that fails", function(place)
     end)
   end)
 
+  it("leaves no descriptor, socket, child or folder behind, however often it fails", function()
+    local function mine(what)
+      local pipe <close> = io.popen(what)
+      return pipe:read "a"
+    end
+    local descriptors = "ls /proc/$PPID/fd | wc -l"
+    local zombies = "grep -ls '^State:.Z' $(grep -ls \"^PPid:.$PPID$\" /proc/[0-9]*/status) | wc -l"
+    local function round(times)
+      place:failing(function(graph)
+        local bad = lp.CourierNode(function() return {run = function() os.exit(3) end} end)
+        bad:options{on_failure = "restart", restart = {max = times, backoff = 0}}
+        graph:add_node(bad, "bad")
+      end, function(err) contains(("restarted %d times"):format(times), err) end)
+    end
+    round(2)
+    local before, deadline = tonumber(mine(descriptors)), lp.now() + 20
+    round(40)
+    repeat lp.sleep(0.01) until tonumber(mine(descriptors)) <= before or lp.now() > deadline
+    assert.truthy(tonumber(mine(descriptors)) <= before, "descriptors are left")
+    assert.equal("0\n", mine(zombies))
+  end)
+
+  it("is not restarted in vain when it cannot be stopped", function()
+    if place.launch_type == "test_mp" then return end -- a process always can
+    place(function(graph)
+      return graph:add_node(lp.CourierNode(function()
+        return {sink = function() -- no hook reaches a C function that waits
+          local pipe <close> = io.popen "sleep 3"
+          pipe:read "a"
+        end}
+      end), "stuck")
+    end, function(stuck, run)
+      lp.list_methods(stuck)
+      stuck.notify:sink()
+      lp.sleep(0.05)
+      local ok, err = pcall(run.restart, run, "stuck/0")
+      if not ok then contains("inside a C function", err) end -- else it was over in time
+    end, {notice = 0})
+  end)
+
   it("refuses restart = without on_failure, and kills of unknown nodes", function()
     local err = raised(place, function(graph)
       graph:add_node(lp.LuaNode(function() end):options{restart = {max = 1}}, "a")

@@ -192,7 +192,8 @@ function Node:kill(why)
   self.placement.destroy(self, why)
 end
 
---- Ends the instance in order, or when it does not within the notice by force.
+--- Ends the instance in order, or when it does not within the notice by force. False: it is a
+-- thread inside a C function, which cannot be ended.
 function Node:dismiss()
   local node = self
   local run, notice, restarts = node.run, node.run.notice, node.restarts
@@ -202,10 +203,16 @@ function Node:dismiss()
     while not is_over() and run:wait_change(deadline) do end
     return is_over()
   end
-  if notice ~= 0 then node.placement.stop(node) end
-  if wait(notice >= 0 and notice or nil) then return end
-  node.placement.cancel(node)
-  if not wait(GRACE) then node.placement.destroy(node, "it was killed: it did not stop in time") end
+  if notice ~= 0 then
+    node.placement.stop(node)
+    if wait(notice > 0 and notice or nil) then return true end
+    node.placement.cancel(node)
+    if wait(GRACE) then return true end
+  end
+  node.placement.destroy(node, "it was killed: it did not stop in time")
+  if wait(2 * GRACE) then return true end
+  report.warning(("node %s could not be stopped: it is inside a C function"):format(node.name))
+  return false
 end
 
 --- Ends it and starts it again, whatever its policy. The callers wait until it is back.
@@ -227,9 +234,18 @@ function Node:restart()
   while self:is_coming() do self.ready:wait() end
   self.restart_asked = true
   self.placement.returns(self)
-  core.start(self.dismiss, self)
   local restarts = self.restarts
-  while self.restarts == restarts and self.state ~= "ended" do self.run:wait_change() end
+  core.start(function()
+    if self:dismiss() then return end
+    self.restart_asked = nil
+    self.run:touch()
+  end)
+  while self.restarts == restarts and self.state ~= "ended" do
+    if not self.restart_asked then
+      error(("node %s could not be stopped: it is inside a C function"):format(self.name), 0)
+    end
+    self.run:wait_change()
+  end
 end
 
 --- The seconds its process has not answered for, or nil.
