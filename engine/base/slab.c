@@ -14,11 +14,14 @@
 /* The address sanitizer should see every block. Compilers have two ways of telling that it is on.
  */
 #ifdef __SANITIZE_ADDRESS__
-#define EVERY_BLOCK_BY_ITSELF
+#define EVERY_BLOCK_BY_ITSELF 1
 #elif defined __has_feature
 #if __has_feature(address_sanitizer)
-#define EVERY_BLOCK_BY_ITSELF
+#define EVERY_BLOCK_BY_ITSELF 1
 #endif
+#endif
+#ifndef EVERY_BLOCK_BY_ITSELF
+#define EVERY_BLOCK_BY_ITSELF 0
 #endif
 
 enum { SLAB_BYTES = 1 << 10, CHUNK_BYTES = 64 << 10, CHUNK_SLABS = CHUNK_BYTES / SLAB_BYTES - 1 };
@@ -186,12 +189,11 @@ static void *move(slabs *slabs, void *block, size_t old_bytes, size_t bytes) {
 }
 
 void *slabs_resize(slabs *slabs, void *block, size_t old_bytes, size_t bytes) {
-#ifdef EVERY_BLOCK_BY_ITSELF
-  (void)slabs, (void)old_bytes;
-  if (bytes) return mem_realloc_lua(block, bytes);
-  mem_free(block);
-  return NULL;
-#else
+  if (EVERY_BLOCK_BY_ITSELF) {
+    if (bytes) return mem_realloc_lua(block, bytes);
+    mem_free(block);
+    return NULL;
+  }
   if (!bytes) {
     if (block) drop(slabs, block, old_bytes);
     return NULL;
@@ -201,5 +203,4 @@ void *slabs_resize(slabs *slabs, void *block, size_t old_bytes, size_t bytes) {
   if (old_bytes <= LARGEST && bytes <= LARGEST && class_size(old_bytes) == class_size(bytes))
     return block;
   return move(slabs, block, old_bytes, bytes);
-#endif
 }
