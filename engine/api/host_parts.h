@@ -53,7 +53,7 @@ struct host {
   int events;    /* registry reference of the service's handler */
   timer partial; /* prints partial lines of children */
   timer tick;
-  timer watch;      /* the watchdog's */
+  timer watch; /* the watchdog's */
   int64_t watched_at;
   int64_t slice_ns; /* between ticks */
   poller_watch *signals;

@@ -4,9 +4,10 @@ local lp = require "lp"
 local support = require "spec.nodes.support"
 local contains = support.contains
 
---- Asks the service, as a command at the run's control socket does.
-local function ask(run, what, ...)
-  return core.ask(lp.with(core.client("service", "service"), {timeout = 60}), "lp." .. what, run.id, ...)
+--- Asks the service, as a command at the run's control socket does. The node gets the time a busy
+-- machine may need.
+local function ask(run, what, name)
+  return core.ask(lp.with(core.client("service", "service"), {timeout = 60}), "lp." .. what, run.id, name, 30)
 end
 
 local Node = {}
@@ -48,7 +49,7 @@ local function until_told(run, what, name, check)
   repeat
     lp.sleep(0.01)
     answer = ask(run, what, name)
-    local found = check(answer)
+    local found = not answer.partial and check(answer) -- it may not have started yet
     if found then return found, answer end
   until false
 end
