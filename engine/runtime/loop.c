@@ -251,7 +251,9 @@ static void loop_slept(loop *loop, int64_t since) {
 }
 
 void loop_turn(loop *loop, int64_t until) {
-  atomic_store_explicit(&loop->interrupt, 0, memory_order_relaxed);
+  /* A plain store could come behind the look at the queue and wipe out what was asked between. */
+  if (atomic_load_explicit(&loop->interrupt, memory_order_relaxed))
+    atomic_exchange(&loop->interrupt, 0);
   mailbox_run(loop->box, MAILBOX_CONTROL, loop);
   loop->now = loop->looked = clock_now();
   loop->since_look = 0;
