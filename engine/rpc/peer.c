@@ -491,6 +491,7 @@ static void peer_receive(peer *peer, const uint8_t *data, size_t length, bool st
 }
 
 static void on_data(void *owner, const uint8_t *data, size_t length) {
+  loop_came(((peer *)owner)->rpc->node->loop);
   peer_receive(owner, data, length, false);
 }
 
@@ -499,6 +500,7 @@ static uint8_t *on_space(void *owner, size_t *size) {
 }
 
 static void on_stored(void *owner, size_t length) {
+  loop_came(((peer *)owner)->rpc->node->loop);
   peer_receive(owner, NULL, length, true);
 }
 

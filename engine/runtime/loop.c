@@ -256,6 +256,7 @@ void loop_turn(loop *loop, int64_t until) {
     atomic_exchange(&loop->interrupt, 0);
   mailbox_run(loop->box, MAILBOX_CONTROL, loop);
   loop->now = loop->looked = clock_now();
+  loop->slept = false;
   loop->since_look = 0;
   timer_advance(&loop->timers, loop->now);
   loop_work(loop);
@@ -267,6 +268,7 @@ void loop_turn(loop *loop, int64_t until) {
     return;
   }
   int64_t since = loop->spin_ns ? clock_now() : 0;
+  loop->slept = true;
   poller_wait(loop->poller, timeout);
   mailbox_awake(loop->box);
   loop_slept(loop, since);

@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/clock.h"
 #include "base/hash.h"
 #include "base/list.h"
 #include "base/mailbox.h"
@@ -48,11 +49,13 @@ typedef struct loop {
   stream_scratch scratch;
   slabs slabs; /* small blocks of its nodes' interpreters */
   timer_wheel timers;
-  int64_t now; /* clock_now of the turn's beginning */
-  list nodes;  /* all that live here */
-  hash by_id;  /* the same, by node.id */
-  list ready;  /* nodes with something to run, by ready_link */
-  list dirty;  /* flushables */
+  int64_t
+      now; /* clock_now of the turn's beginning, or of when something came that ended its sleep */
+  bool slept; /* `now` is of before a sleep */
+  list nodes; /* all that live here */
+  hash by_id; /* the same, by node.id */
+  list ready; /* nodes with something to run, by ready_link */
+  list dirty; /* flushables */
   pthread_t thread;
   bool threaded;      /* has a thread of its own */
   bool quit;          /* ends when its last node has ended */
@@ -99,6 +102,12 @@ struct node *loop_find_node(loop *loop, uint64_t id);
 void loop_look(loop *loop);
 static inline void loop_resumed(loop *loop) {
   if (++loop->since_look >= loop->look_every) loop_look(loop);
+}
+/* Something came from outside: brings `now` up to date after a sleep. */
+static inline void loop_came(loop *loop) {
+  if (!loop->slept) return;
+  loop->slept = false;
+  loop->now = loop->looked = clock_now();
 }
 /* Puts `item` on the list of what is flushed at the end of the turn, once. */
 void loop_dirty(loop *loop, flushable *item);
