@@ -319,8 +319,7 @@ void terminal_end(void) {
     pthread_mutex_unlock(&terminal.lock);
     wake_thread();
     pthread_join(terminal.thread, NULL);
-    if (terminal.line) el_end(terminal.line);
-    if (terminal.history) history_end(terminal.history);
+    if (terminal.line) el_reset(terminal.line); /* el_end would lose the names given to EL_ADDFN */
     terminal.running = false;
   }
   dup2(terminal.tty, STDOUT_FILENO);

@@ -80,11 +80,12 @@ end
 -- editing it would be a character of the next line.
 function Terminal:interrupt()
   local pressed = 0
-  support.until_true("the interruption", function()
+  local ok, err = pcall(support.until_true, "the interruption", function()
     if self:screen():find("error: interrupted", 1, true) then return true end
     if os.time() > pressed then self:press "C-c" end
     pressed = os.time()
   end)
+  if not ok then error(("%s; the screen shows:\n%s"):format(err, self:screen()), 2) end
   return self
 end
 

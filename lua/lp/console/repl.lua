@@ -155,7 +155,7 @@ end
 local function error_text(err)
   local trace = type(err) == "table" and rawget(err, "traceback")
   local text = tostring(err)
-  if text == "cancelled: interrupted" then return "interrupted" end
+  if text:find "^[^\n]*: interrupted$" then return "interrupted" end -- by Ctrl-C, wherever it was
   if not trace then return text end
   local lines = {}
   for line in trace:gmatch "[^\n]+" do
