@@ -262,9 +262,10 @@ static int core_serve_native(lua_State *L) {
   return 0;
 }
 
-/* statement(yes): the running task is what somebody typed at a prompt, who may interrupt it */
+/* statement(number): by which whoever typed what the running task does may interrupt it; 0: no more
+ */
 static int core_statement(lua_State *L) {
-  task_current(L)->statement = lua_toboolean(L, 1);
+  task_current(L)->statement = luaL_checkinteger(L, 1);
   return 0;
 }
 

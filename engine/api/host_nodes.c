@@ -183,15 +183,15 @@ typedef enum order_kind {
   ORDER_KILL,
   ORDER_PAUSE,
   ORDER_RESUME,
-  ORDER_INTERRUPT,
-  ORDER_INTERRUPT_STATEMENTS
+  ORDER_INTERRUPT
 } order_kind;
 
 typedef struct order {
   message message;
   order_kind kind;
   uint64_t id;
-  bool again; /* came back behind the mail */
+  bool again;        /* came back behind the mail */
+  int64_t statement; /* of ORDER_INTERRUPT */
   char text[128];
 } order;
 
@@ -212,8 +212,7 @@ static void order_run(message *carried, void *at) {
   if (node && order->kind == ORDER_CANCEL) node_cancel(node, "the program is stopping");
   if (node && order->kind == ORDER_PAUSE) node_pause(node, true);
   if (node && order->kind == ORDER_RESUME) node_pause(node, false);
-  if (node && order->kind >= ORDER_INTERRUPT)
-    node_interrupt(node, order->kind == ORDER_INTERRUPT_STATEMENTS);
+  if (node && order->kind == ORDER_INTERRUPT) node_interrupt(node, order->statement);
   if (node && order->kind == ORDER_KILL) {
     node_set_end(node, LP_CANCELLED, order->text);
     node->killed = true;
@@ -231,7 +230,10 @@ static int give_order(lua_State *L, order_kind kind) {
   given->message = (message){.run = order_run, .drop = order_drop};
   given->kind = kind;
   given->id = hosted->id;
-  snprintf(given->text, sizeof given->text, "%s", luaL_optstring(L, 2, "it was killed"));
+  if (kind == ORDER_INTERRUPT)
+    given->statement = luaL_optinteger(L, 2, 0);
+  else
+    snprintf(given->text, sizeof given->text, "%s", luaL_optstring(L, 2, "it was killed"));
   if (!mailbox_push(hosted->at->loop->box, MAILBOX_CONTROL, &given->message)) mem_free(given);
   interrupt_send(hosted->at->loop, INTERRUPT_CONTROL);
   return 0;
@@ -259,12 +261,10 @@ static int host_resume(lua_State *L) {
   return give_order(L, ORDER_RESUME);
 }
 
-/* interrupt(id, statements): ends what the node computes; with `statements` only what was typed at
- * prompts, which then need not compute */
+/* interrupt(id, statement or nil): ends what the node computes; with the number of a statement only
+ * that, which then need not compute */
 static int host_interrupt(lua_State *L) {
-  bool statements = lua_toboolean(L, 2);
-  lua_settop(L, 1);
-  return give_order(L, statements ? ORDER_INTERRUPT_STATEMENTS : ORDER_INTERRUPT);
+  return give_order(L, ORDER_INTERRUPT);
 }
 
 /* cpu(id) -> seconds of processor time of its loop's thread; nil: there is none */

@@ -235,15 +235,15 @@ void node_cancel(node *node, const char *text) {
   }
 }
 
-void node_interrupt(node *node, bool statements) {
+void node_interrupt(node *node, int64_t statement) {
   task *computes = node->current ? node->current : node->sliced;
-  if (computes && (!statements || computes->statement)) {
+  if (computes && (!statement || computes->statement == statement)) {
     node->interrupted = computes;
     node->interrupted_at = 0;
   }
-  for (int i = 0; statements && i < node->task_slots; i++) {
+  for (int i = 0; statement && i < node->task_slots; i++) {
     task *task = node->tasks[i];
-    if (task && task->state != TASK_IDLE && task->statement)
+    if (task && task->state != TASK_IDLE && task->statement == statement)
       task_cancel(task, LP_CANCELLED, "interrupted");
   }
 }

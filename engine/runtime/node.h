@@ -130,9 +130,9 @@ void node_drain(node *node);
 /* Cancels every task but those that are shielded; safe within an interrupt. `text` is static. */
 void node_cancel(node *node, const char *text);
 /* What it computes right now ends with an error, however often that is caught; a task that waits is
- * left alone. With `statements` only what was typed at prompts is meant, and its waits end, too.
+ * left alone. With a `statement` only the task of this number is meant, and its waits end, too.
  * On the loop's thread; safe within an interrupt. */
-void node_interrupt(node *node, bool statements);
+void node_interrupt(node *node, int64_t statement);
 /* Asks for the stop handlers to be run at the next turn; sets the published mark at once. */
 void node_stop(node *node);
 

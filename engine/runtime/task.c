@@ -86,7 +86,8 @@ task *task_new(lua_State *L, const task_kind *kind, void *context) {
   made->cancelled = made->raise = LP_OK;
   made->failed = false;
   made->raise_text = NULL;
-  made->started = made->overdue = made->statement = false;
+  made->started = made->overdue = false;
+  made->statement = 0;
   made->abandon = NULL;
   made->waiting_for = NULL;
   made->deadline = CLOCK_NEVER;

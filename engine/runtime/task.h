@@ -65,7 +65,7 @@ struct task {
   bool can_yield;             /* every state outside of the running one could yield */
   bool started;               /* was resumed at least once */
   bool overdue;               /* cancelled a second ago: closed at its next wait */
-  bool statement;             /* somebody typed it at a prompt, who may interrupt it */
+  int64_t statement;          /* by this number whoever typed it may interrupt it; 0: nobody did */
   int shield;                 /* lp.shield calls it is in */
   lp_status cancelled;        /* reason, LP_OK: not cancelled */
   bool failed;                /* the value given to the resume is an error to be raised */

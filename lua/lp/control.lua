@@ -152,10 +152,13 @@ local function ask(node, budget, method, ...)
                        method, ...)
   else
     local client = core.with(core.client(node.key, node.name), {timeout = budget})
-    ok, answer = pcall(core.ask, client, method, ...)
+    if method == "lp.eval" then
+      ok, answer = pcall(require("lp.evaluation").ask, node.id, client, ...)
+    else
+      ok, answer = pcall(core.ask, client, method, ...)
+    end
   end
   if ok then return answer end
-  if method == "lp.eval" and not is_process(node) then core.host.interrupt(node.id, true) end
   if type(answer) == "table" and rawget(answer, "code") == "deadline_exceeded" then
     unavailable(node, ("%s (asked for %g s)"):format(excuse(node, method), budget))
   end

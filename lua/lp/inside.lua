@@ -43,13 +43,13 @@ end
 --- Evaluates a text in this node, as a task beside the others.
 -- @string text an expression or statements
 -- @treturn table {ok=, printed = lines, values = text, count=, packed = array} or {error=, traceback=}
-inside["lp.eval"] = function(text, name)
+inside["lp.eval"] = function(text, statement)
+  core.statement(statement)
   local write, lines = printer()
-  local chunk, mistake = require("lp.show").compile(text, name or "=eval", environment(write))
+  local chunk, mistake = require("lp.show").compile(text, "=eval", environment(write))
   if not chunk then return {ok = false, printed = lines, error = mistake, syntax = true} end
-  core.statement(true)
   local results = table.pack(xpcall(chunk, core.handler))
-  core.statement(false)
+  core.statement(0)
   if not results[1] then return failed(results[2], lines) end
   local values = table.move(results, 2, results.n, 1, {})
   values.n = results.n - 1

@@ -52,10 +52,9 @@ end
 --- Calls a reserved method of a node for somebody at the run's control socket (lp.control).
 function worker:ask_node(key, method, ...)
   if not nodes[key] then error("the node has ended", 0) end
-  local results = table.pack(pcall(core.ask, core.client(key, key), method, ...))
-  if results[1] then return table.unpack(results, 2, results.n) end
-  if method == "lp.eval" and nodes[key] then host.interrupt(nodes[key], true) end
-  error(results[2], 0)
+  local client = core.client(key, key)
+  if method == "lp.eval" then return require("lp.evaluation").ask(nodes[key], client, ...) end
+  return core.ask(client, method, ...)
 end
 
 --- Ends what a node computes.

@@ -231,7 +231,7 @@ end
 --- The same as a task that Ctrl-C ends, and waits for it.
 function Repl:run(text)
   local future = core.spawn(function()
-    core.statement(true)
+    core.statement(require("lp.evaluation").PROMPT)
     -- Ctrl-C may have come between the line's end and this.
     if terminal and core.client("service", "service"):prompt_asked() > 0 then return self:failed "interrupted" end
     local ok, err = xpcall(self.perform, core.handler, self, text)

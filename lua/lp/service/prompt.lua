@@ -3,6 +3,7 @@
 -- @module lp.service.prompt
 
 local core = require "lp.core"
+local evaluation = require "lp.evaluation"
 local report = require "lp.report"
 local state = require "lp.service.state"
 
@@ -41,7 +42,7 @@ end
 function prompt.interrupt()
   if not main then return false end
   asked = asked + 1
-  core.host.interrupt(main, true)
+  core.host.interrupt(main, evaluation.PROMPT)
   if asked > 1 then
     core.start(function()
       local count = asked

@@ -1,0 +1,35 @@
+--- Evaluating a text in a node of this process, so that the evaluation ends when its asker gives up: also
+-- when it computes, and even when it has not begun yet.
+-- @module lp.evaluation
+
+local core = require "lp.core"
+
+local evaluation = {}
+
+local serial = 1
+
+--- The number of what is typed at the command's own prompt.
+evaluation.PROMPT = 1
+
+--- Interrupts the statement until it must have seen it: it may just be about to begin.
+local function interrupt(id, statement)
+  for _, pause in ipairs {0, 0.05, 0.2, 0.5, 1, 2} do
+    core.sleep(pause)
+    core.host.interrupt(id, statement)
+  end
+end
+
+--- Calls the node's reserved method, see lp.inside.
+-- @int id the engine's, of the node
+-- @param client of the node, with the time it may take
+-- @string text
+function evaluation.ask(id, client, text)
+  serial = serial + 1
+  local statement = serial
+  local ok, answer = pcall(core.ask, client, "lp.eval", text, statement)
+  if ok then return answer end
+  core.start(interrupt, id, statement)
+  error(answer, 0)
+end
+
+return evaluation
