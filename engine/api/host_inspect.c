@@ -27,7 +27,7 @@ static void set_place(lua_State *L, const hosted_loop *at) {
   char where[LOOP_WHERE * 8];
   bool runs = atomic_load(&at->loop->running) != NULL;
   set_boolean(L, "computing", runs);
-  set_boolean(L, "mail", mailbox_has_mail(at->loop->box));
+  set_boolean(L, "mail", mailbox_has(at->loop->box, MAILBOX_MAIL));
   if (!runs) return;
   interrupt_where(at->loop, where);
   lua_pushstring(L, where);

@@ -8,7 +8,7 @@
 #include "runtime/inspect.h"
 #include "runtime/interrupt.h"
 
-enum { PERIOD_NS = 250000000, LONG_NS = 1000000000 };
+enum { PERIOD_NS = 250000000, LONG_NS = 1000000000, MOST_NUDGES = 4 };
 #define LONG_IN_C_NS INT64_C(5000000000) /* when it is not known whether anybody waits */
 
 /* Could somebody on a socket wait for a node of this loop? Its descriptors are not ours to ask. */
@@ -24,7 +24,7 @@ static bool serves(const host *host, const hosted_loop *hosted) {
 static void say_in_c(host *host, hosted_loop *hosted, int64_t now) {
   char where[LOOP_WHERE * 8], words[FAULT_TEXT];
   watched *watched = &hosted->watched;
-  bool waits = mailbox_has_mail(hosted->loop->box);
+  bool waits = mailbox_has(hosted->loop->box, MAILBOX_MAIL);
   if (!waits && (now - watched->since < LONG_IN_C_NS || !serves(host, hosted))) return;
   interrupt_where(hosted->loop, where);
   int length =
@@ -64,6 +64,19 @@ static void look_at(host *host, hosted_loop *hosted, int64_t now) {
   if (now - watched->since >= LONG_NS && !watched->said) on_long(host, hosted, now);
 }
 
+/* A signal that comes while Lua turns its last hook off may leave none behind. Then what is in the
+ * control queue would wait as long as the node computes. (Not without end: C functions may be
+ * disturbed in a wait.) */
+static void nudge(hosted_loop *hosted) {
+  loop *loop = hosted->loop;
+  if (!atomic_load(&loop->running) || !mailbox_has(loop->box, MAILBOX_CONTROL)) {
+    hosted->nudges = 0;
+  } else if (hosted->nudges < MOST_NUDGES) {
+    hosted->nudges++;
+    interrupt_send(loop, INTERRUPT_CONTROL);
+  }
+}
+
 /* When it comes late itself the whole process was held up: no loop is to blame for that. */
 static void on_watch(timer *timer) {
   host *host = list_entry(timer, struct host, watch);
@@ -73,6 +86,7 @@ static void on_watch(timer *timer) {
   for (list *each = host->loops.next; each != &host->loops; each = each->next) {
     hosted_loop *hosted = list_entry(each, hosted_loop, link);
     if (held_up) hosted->watched.since = 0;
+    nudge(hosted);
     look_at(host, hosted, now);
   }
   timer_start(&host->engine.service->timers, timer, now + PERIOD_NS);

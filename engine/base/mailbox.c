@@ -120,9 +120,9 @@ bool mailbox_empty(const mailbox *box) {
   return !box->taken && (!control || control == &closed_mark) && (!mail || mail == &closed_mark);
 }
 
-bool mailbox_has_mail(const mailbox *box) {
-  message *mail = atomic_load(&box->lanes[MAILBOX_MAIL]);
-  return mail && mail != &closed_mark;
+bool mailbox_has(const mailbox *box, mailbox_lane lane) {
+  message *top = atomic_load(&box->lanes[lane]);
+  return top && top != &closed_mark;
 }
 
 bool mailbox_sleep(mailbox *box) {

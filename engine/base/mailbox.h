@@ -40,7 +40,8 @@ bool mailbox_run(mailbox *box, mailbox_lane lane, void *loop);
 /* Runs the oldest message of the mail lane alone; true if there was one. */
 bool mailbox_run_next(mailbox *box, void *loop);
 bool mailbox_empty(const mailbox *box);
-bool mailbox_has_mail(const mailbox *box); /* from any thread */
+/* Is anything in this lane? From any thread. */
+bool mailbox_has(const mailbox *box, mailbox_lane lane);
 /* Announces that the receiver is about to sleep on mailbox_fd; false when something came
  * meanwhile (then it must not sleep). */
 bool mailbox_sleep(mailbox *box);

@@ -25,7 +25,7 @@ static bool sockets_wait(const rpc *rpc) {
 static bool somebody_waits(const rpc *rpc) {
   const node *node = rpc->node;
   return rpc->held || !list_empty(&node->ready) || !list_empty(&node->loop->ready) ||
-         mailbox_has_mail(node->loop->box) || sockets_wait(rpc);
+         mailbox_has(node->loop->box, MAILBOX_MAIL) || sockets_wait(rpc);
 }
 
 typedef struct words {
