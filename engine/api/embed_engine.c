@@ -307,7 +307,7 @@ lp_status lp_engine_open(const lp_engine_options *options, lp_engine **out) {
 static lp_status end_runs(lp_engine *engine) {
   lp_values *arguments = lp_values_new(), *stuck = lp_values_new();
   char names[FAULT_TEXT / 2] = "";
-  lp_status status = LP_RESOURCE_EXHAUSTED;
+  lp_status status = embed_fail(LP_RESOURCE_EXHAUSTED, "lp_engine_close: out of memory");
   if (arguments && stuck && lp_push_number(arguments, engine->options.notice) == LP_OK)
     status = embed_ask(engine, "service", "close_all", arguments, 0, stuck);
   lp_reader results = lp_values_read(stuck), list;

@@ -202,7 +202,8 @@ static lp_status watch(lp_run *run) {
 static lp_status take_run(lp_run *run, const lp_values *results) {
   lp_reader reader = lp_values_read(results);
   run->id = reader_copy_string(&reader);
-  lp_status status = run->id ? lp_push_next(run->names, &reader) : LP_RESOURCE_EXHAUSTED;
+  lp_status status =
+      run->id ? lp_push_next(run->names, &reader) : out_of_memory("lp_program_launch");
   return status == LP_OK ? watch(run) : status;
 }
 

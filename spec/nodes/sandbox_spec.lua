@@ -212,6 +212,7 @@ describe("bounded patterns", function()
 
   it("find what the stock ones find", function()
     for _, subject in ipairs(subjects) do
+      lp.yield()
       for _, pattern in ipairs(patterns) do
         same("find", subject, pattern)
         same("match", subject, pattern)
@@ -231,6 +232,7 @@ describe("bounded patterns", function()
       return list
     end
     for _, subject in ipairs(subjects) do
+      lp.yield()
       for _, pattern in ipairs(patterns) do
         same("gsub", subject, pattern, "<%0>")
         same("gsub", subject, pattern, "%1", 2)
@@ -258,7 +260,8 @@ describe("bounded patterns", function()
     math.randomseed(7)
     local pieces = {"a", "b", "%a", "%d", ".", "[ab]", "[^a]", "(", ")", "*", "+", "-", "?",
                     "%1", "%b()", "%f[a]", "$", "^"}
-    for _ = 1, 3000 do
+    for i = 1, 3000 do
+      if i % 100 == 0 then lp.yield() end
       local pattern, subject = "", ""
       for _ = 1, math.random(6) do pattern = pattern .. pieces[math.random(#pieces)] end
       for _ = 1, math.random(0, 10) do subject = subject .. ("ab1()"):sub(math.random(5)):sub(1, 1) end
