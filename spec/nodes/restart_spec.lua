@@ -177,10 +177,11 @@ support.each(describe, "a node that fails", function(place)
       end, function(err) contains(("restarted %d times"):format(times), err) end)
     end
     round(2)
-    local before, deadline = tonumber(mine(descriptors)), lp.now() + 20
+    -- A few more are the process's own affair; each restart would leave one.
+    local most, deadline = tonumber(mine(descriptors)) + 10, lp.now() + 20
     round(40)
-    repeat lp.sleep(0.01) until tonumber(mine(descriptors)) <= before or lp.now() > deadline
-    assert.truthy(tonumber(mine(descriptors)) <= before, "descriptors are left")
+    repeat lp.sleep(0.01) until tonumber(mine(descriptors)) <= most or lp.now() > deadline
+    assert.truthy(tonumber(mine(descriptors)) <= most, "descriptors are left")
     assert.equal("0\n", mine(zombies))
   end)
 
