@@ -28,7 +28,7 @@ typedef struct hosted_loop {
   bool shared;  /* by name, or because there are more nodes than threads */
   bool foreign; /* the main thread's: not ours to end */
   watched watched;
-  int nudges; /* of a control queue that was not looked at */
+  int nudges;    /* of a control queue that was not looked at */
   uint64_t seen; /* resumes at the last tick */
 } hosted_loop;
 

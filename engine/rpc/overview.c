@@ -160,6 +160,8 @@ bool overview_write(node *node, const char *what, writer *out) {
     put_tasks(rpc, out);
   } else if (strcmp(what, "calls") == 0) {
     overview_calls(rpc, out);
+  } else if (strcmp(what, "totals") == 0) {
+    overview_totals(rpc, out);
   } else if (strcmp(what, "stats") == 0) {
     overview_stats(rpc, out);
   } else {

@@ -8,7 +8,8 @@
 #include "rpc/rpc.h"
 #include "wire/writer.h"
 
-/* node_hooks.on_inspect: `what` is "state", "tasks", "calls" or "stats". */
+/* node_hooks.on_inspect: `what` is "state", "tasks", "calls", "stats" or
+ * "totals". */
 bool overview_write(node *node, const char *what, writer *out);
 
 extern const luaL_Reg overview_functions[]; /* overview */
@@ -19,6 +20,8 @@ extern const luaL_Reg overview_functions[]; /* overview */
 void overview_calls(const rpc *rpc, writer *out);
 /* Counts, times, links and bounds. */
 void overview_stats(const rpc *rpc, writer *out);
+/* The state, with the number of calls in and out: little, for who asks again and again. */
+void overview_totals(const rpc *rpc, writer *out);
 /* Opens a map and puts what "state" and "stats" begin with. */
 void overview_begin(const rpc *rpc, writer *out);
 /* Seconds from `began` to now; of times that lie ahead, 0. */

@@ -116,6 +116,20 @@ static void put_bounds(const rpc *rpc, writer *out) {
   writer_close(out);
 }
 
+static int64_t count_calls(const meters *meters) {
+  uint64_t calls = 0;
+  for (int i = 0; i < METER_SLOTS; i++)
+    for (const meter *each = meters->slots[i]; each; each = each->next) calls += each->calls;
+  return (int64_t)calls;
+}
+
+void overview_totals(const rpc *rpc, writer *out) {
+  overview_begin(rpc, out);
+  writer_put_integer(out, "in", count_calls(&rpc->served));
+  writer_put_integer(out, "out", count_calls(&rpc->made));
+  writer_close(out);
+}
+
 void overview_stats(const rpc *rpc, writer *out) {
   int64_t now = clock_now();
   overview_begin(rpc, out);

@@ -281,7 +281,7 @@ end
 
 --- What the loops of nodes tell about them, whatever the nodes are doing (lp.service.inspect): of one
 -- node, or of all an array.
-for _, what in ipairs {"state", "tasks", "calls", "stats"} do
+for _, what in ipairs {"state", "tasks", "calls", "stats", "totals"} do
   control["lp." .. what] = function(id, name, budget)
     local run = run_of(id)
     if name ~= nil then return inspect.ask(node_of(run, name), what, budget or BUDGET) end
@@ -321,13 +321,13 @@ end
 --- What `lp top` takes the difference of.
 control["lp.top"] = function(id, budget)
   local run = run_of(id)
-  local list = control["lp.stats"](id, nil, budget or 0.5)
+  local list = control["lp.totals"](id, nil, budget or 0.5)
   for i, answer in ipairs(list) do
     local node = run.nodes[i]
     local memory = answer.memory
     list[i] = {
       node = node.name, state = describe(node).state, cpu = node.state ~= "ended" and cpu_of(node) or nil,
-      ["in"] = answer.served and answer.served.calls, out = answer.made and answer.made.calls,
+      ["in"] = answer["in"], out = answer.out,
       pending = answer.pending, waiting = answer.waiting, uptime = answer.uptime,
       bytes = type(memory) == "table" and memory.bytes or memory,
       partial = answer.partial, partial_reason = answer.partial_reason,
