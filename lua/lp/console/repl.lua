@@ -154,7 +154,7 @@ end
 --- Ends the statement with its error's text, and the traceback as far as it is the user's.
 local function error_text(err)
   local trace = type(err) == "table" and rawget(err, "traceback")
-  local text = tostring(err)
+  local text = tostring(err):gsub("^lp/console/%w+%.lua:%d+: ", "") -- no line of the user's
   if text:find "^[^\n]*: interrupted$" then return "interrupted" end -- by Ctrl-C, wherever it was
   if not trace then return text end
   local lines = {}

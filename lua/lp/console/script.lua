@@ -34,7 +34,9 @@ end
 
 local function text_of(err)
   local trace = type(err) == "table" and rawget(err, "traceback")
-  return tostring(err) .. (trace and "\n" .. trace or "")
+  if not trace then return tostring(err) end
+  local ours = trace:find("\n%s*%[C%]: in function 'xpcall'") -- from there on it is the engine
+  return tostring(err) .. "\n" .. trace:sub(1, (ours or 0) - 1)
 end
 
 --- The program among what the script returned; a list means its first.
