@@ -144,12 +144,19 @@ end
 
 -- ---------------------------------------------------------------- nodes
 
+local piece = ("x"):rep(1 << 16)
+
+--- Many bytes, in few steps.
+local function long(n)
+  return piece:rep(n >> 16) .. piece:sub(1, n & 0xffff)
+end
+
 local Echo = {}
 Echo.__index = Echo
 function Echo.new() return setmetatable({}, Echo) end
 function Echo:echo(...) return ... end
 function Echo:size(text) return #text, text:sub(1, 1), text:sub(-1) end
-function Echo:text(n) return ("t"):rep(n) end
+function Echo:text(n) return long(n) end
 
 --- Sends from where it is, which may be the other's own loop.
 local Sender = {}
@@ -209,7 +216,7 @@ function Sender:sizes()
     if size ~= 65535 then -- slow, and the other side of the edge is enough
       for i = 1, size do map[i + 0.5] = i end
     end
-    local found = self:compare({("s"):rep(size), array, map, n = 3}, "size " .. size)
+    local found = self:compare({long(size), array, map, n = 3}, "size " .. size)
     if found then return found end
   end
 end
@@ -217,8 +224,8 @@ end
 --- The first error of sending what `what` says, as code and message.
 function Sender:refused(what, n)
   local cases = {
-    large = function() return ("x"):rep(n) end,
-    inner = function() return {env = {deep = {("x"):rep(n)}}} end,
+    large = function() return long(n) end,
+    inner = function() return {env = {deep = {long(n)}}} end,
     nested = function()
       local t = {}
       for _ = 2, n do t = {t} end
@@ -235,7 +242,7 @@ function Sender:refused(what, n)
   return err.code, err.message
 end
 
-function Sender:large(bytes) return self.echo:size(("x"):rep(bytes)) end
+function Sender:large(bytes) return self.echo:size(long(bytes)) end
 function Sender:large_answer(bytes) return #self.echo:text(bytes) end
 
 --- The rule of each refusal, as the first link told it.
