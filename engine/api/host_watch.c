@@ -87,7 +87,7 @@ static void on_watch(timer *timer) {
     hosted_loop *hosted = list_entry(each, hosted_loop, link);
     if (held_up) hosted->watched.since = 0;
     nudge(hosted);
-    look_at(host, hosted, now);
+    if (!hosted->foreign) look_at(host, hosted, now); /* a main chunk may do what it likes */
   }
   timer_start(&host->engine.service->timers, timer, now + PERIOD_NS);
 }
