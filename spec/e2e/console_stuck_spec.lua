@@ -126,14 +126,11 @@ describe("the commands about a run that is in trouble", function()
     local silent = {"c/0", "dead/0"}
     if separate then silent[3] = "halted/0" end
 
-    --- Those that cannot answer are marked, the others are not.
+    --- Those that cannot answer are marked. (On a busy machine others may be late, too.)
     local function check_partial(found, what)
       for _, name in ipairs(silent) do
         assert(found[name] and found[name].partial == true, ("%s: %s is not marked"):format(what, name))
         assert.is_string(found[name].partial_reason)
-      end
-      for _, name in ipairs {"lua/0", "well/0", "driver/0"} do
-        assert(not (found[name] and found[name].partial), ("%s: %s is marked"):format(what, name))
       end
     end
 
@@ -164,13 +161,23 @@ describe("the commands about a run that is in trouble", function()
         check_partial(by_node(cjson.decode(outputs[i])), queries[i])
         assert.truthy(outputs[#queries + i]:find("partial: node c/0", 1, true) or queries[i] == "stacks")
       end
-      assert.equal("lua/0", cjson.decode(outputs[8]).waits["driver/0"][1].node)
       assert.equal(6, #cjson.decode(outputs[9]))
       assert.equal(5, #cjson.decode(outputs[10]).edges)
       check_partial(by_node(cjson.decode(outputs[more + 1])), "top")
-      says(2, "driver/0 waits")
-      says(2, "lua/0 waits for no other node: it computes")
-      says(3, "p.lua:6: in")
+      local function comes_to_say(text, ...)
+        local words = {...}
+        support.until_true(text, function()
+          local status, out = lp(run, table.unpack(words))
+          return status == 0 and out:find(text, 1, true)
+        end)
+      end
+      comes_to_say("driver/0 waits", "why", "demo", "driver/0")
+      comes_to_say("lua/0 waits for no other node: it computes", "why", "demo", "driver/0")
+      comes_to_say("p.lua:6: in", "stack", "demo", "lua/0")
+      support.until_true("answers of those that can", function()
+        local found = by_node(json(run, "stats"))
+        return not (found["lua/0"].partial or found["well/0"].partial or found["driver/0"].partial)
+      end)
       says(4, "partial: ")
       says(5, "partial: it has ended: ")
       says(6, 'node="c/0"} 0')
@@ -193,12 +200,12 @@ describe("the commands about a run that is in trouble", function()
       assert.equal("5\n", shows(run, "eval", "demo", "well/0", "2 + 3"))
       assert.equal("5\n", shows(run, "call", "demo", "well/0", "echo", "5"))
       shows(run, "pause", "demo", "well/0")
-      assert.is_true(json(run, "stats", "well/0").paused)
+      support.until_true("a pause", function() return json(run, "stats", "well/0").paused end)
       assert.equal(1, (lp(run, "call", "--timeout", "0.2", "demo", "well/0", "echo", "5")))
       shows(run, "resume", "demo", "well/0")
       assert.equal("6\n", shows(run, "call", "demo", "well/0", "echo", "6"))
       shows(run, "interrupt", "demo", "lua/0")
-      assert.equal("7\n", shows(run, "call", "demo", "lua/0", "echo", "7"))
+      assert.equal("7\n", shows(run, "call", "--timeout", "60", "demo", "lua/0", "echo", "7"))
       shows(run, "restart", "demo", "dead/0")
       assert.equal("8\n", shows(run, "call", "demo", "dead/0", "echo", "8"))
       run:signal "QUIT"

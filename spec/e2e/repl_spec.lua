@@ -154,15 +154,15 @@ describe("lp repl", function()
 
     it("completes commands, nodes, methods and Lua names", function()
       local at = start()
-      at:type(".no"):press "Tab":wait_prompt "demo> .node":press "Tab":wait "nodes":press "C-c":wait_prompt "demo>"
-      at:type(".node wo"):press "Tab":wait_prompt "demo> .node worker/0":press "Enter":wait "square(x)"
-      at:wait_prompt "demo>":type "string.for":press "Tab":wait_prompt "demo> string.format":press "C-c"
-      at:wait_prompt "demo>":type "whi":press "Tab":wait_prompt "demo> while":press "C-c"
+      at:type(".no"):complete "demo> .node":press "Tab":wait "nodes":press "C-c":wait_prompt "demo>"
+      at:type(".node wo"):complete "demo> .node worker/0":press "Enter":wait "square(x)"
+      at:wait_prompt "demo>":type "string.for":complete "demo> string.format":press "C-c"
+      at:wait_prompt "demo>":type "whi":complete "demo> while":press "C-c"
       at:wait_prompt "demo>":line(".launch", "local_mt"):wait_prompt "demo>"
-      at:type 'node "worker/0":sq':press "Tab":wait_prompt 'demo> node "worker/0":square'
+      at:type 'node "worker/0":sq':complete 'demo> node "worker/0":square'
       at:type "(6)":press "Enter":wait "36"
-      at:wait_prompt "demo>":type "use wor":press "Tab":wait_prompt "demo> use worker/0":press "Enter"
-      at:wait_prompt "demo worker/0>":type "self.na":press "Tab":wait_prompt "demo worker/0> self.name"
+      at:wait_prompt "demo>":type "use wor":complete "demo> use worker/0":press "Enter"
+      at:wait_prompt "demo worker/0>":type "self.na":complete "demo worker/0> self.name"
       at:press "Enter":wait "Ann"
     end)
 

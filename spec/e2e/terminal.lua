@@ -76,6 +76,18 @@ function Terminal:press(...)
   return self
 end
 
+--- Presses Tab until the last line is as expected: a completion that takes too long is given up.
+function Terminal:complete(expected)
+  local pressed = 0
+  local ok, err = pcall(support.until_true, ("the completion %q"):format(expected), function()
+    if self:screen():match "[^\n]*$" == expected then return true end
+    if os.time() > pressed then self:press "Tab" end
+    pressed = os.time()
+  end)
+  if not ok then error(("%s; the screen shows:\n%s"):format(err, self:screen()), 2) end
+  return self
+end
+
 --- Presses Ctrl-C until the statement that runs says so: pressed before the terminal is out of line
 -- editing it would be a character of the next line.
 function Terminal:interrupt()
