@@ -291,7 +291,7 @@ LP_API lp_status lp_run_on_end(lp_run *run,
                                void (*fn)(void *user, lp_run *run, const char *failure),
                                void *user);
 /* Stops the run, waits for its end and frees it. NULL does nothing. Waits. When a node of it
- * failed that is not told here again. */
+ * failed that is not told here again. When it fails (memory) the run stays, to be closed again. */
 LP_API lp_status lp_run_close(lp_run *run);
 
 /* ---- nodes ------------------------------------------------------------------ */

@@ -256,14 +256,21 @@ static lp_status check_run(const lp_run *run, const char *what) {
   return embed_check(run->engine, what);
 }
 
+/* Asks the service to stop it; with `wait` until it has heard. */
+static lp_status ask_stop(lp_run *run, bool wait, const char *what) {
+  lp_values *given = lp_values_new();
+  lp_status status = given ? lp_push_string(given, run->id) : out_of_memory(what);
+  if (status == LP_OK && wait)
+    status = embed_ask(run->engine, "service", "stop_run", given, 0, NULL);
+  else if (status == LP_OK)
+    status = embed_send(run->engine, "service", "stop_run", given, NULL, NULL);
+  lp_values_free(given);
+  return in_call(status, what);
+}
+
 lp_status lp_run_stop(lp_run *run) {
   lp_status status = check_run(run, "lp_run_stop");
-  if (status != LP_OK || run->ended) return status;
-  lp_values *given = lp_values_new();
-  status = given ? lp_push_string(given, run->id) : out_of_memory("lp_run_stop");
-  if (status == LP_OK) status = embed_send(run->engine, "service", "stop_run", given, NULL, NULL);
-  lp_values_free(given);
-  return in_call(status, "lp_run_stop");
+  return status != LP_OK || run->ended ? status : ask_stop(run, false, "lp_run_stop");
 }
 
 /* [id, text or false] for embed:reload; its results are a number and notes. */
@@ -347,7 +354,8 @@ lp_status lp_run_close(lp_run *run) {
   if (!run->engine->closed) {
     lp_status status = check_run(run, "lp_run_close");
     if (status == LP_OK) status = embed_check_wait(run->engine, "lp_run_close");
-    if (status == LP_OK) status = lp_run_stop(run);
+    /* Heard it must be, since its end is waited for. */
+    if (status == LP_OK && !run->ended) status = ask_stop(run, true, "lp_run_close");
     if (status != LP_OK) return status;
     embed_turn_until(run->engine, has_ended, run, CLOCK_NEVER);
   }

@@ -81,9 +81,9 @@ end
 --- Asks the nodes to stop, and sees to it that they do.
 function Run:stop()
   if self.state ~= "running" then return end
+  core.start(shutdown, self) -- first: without memory it raises, and can be tried again
   self.state = "stopping"
   self:touch()
-  core.start(shutdown, self)
 end
 
 --- One node less; the last one ends the run, once the processes have ended, too.
