@@ -78,6 +78,9 @@ void interrupt_send(loop *loop, int reason) {
 }
 
 void interrupt_arm(loop *loop, lua_State *L) {
+  /* The bound of a host's poll is over already: the timer that tells will not come again. */
+  if (loop->work_until && !lua_gethook(L) && clock_now() >= loop->work_until)
+    lua_sethook(L, interrupt_hook, LUA_MASKCOUNT, INTERRUPT_STEP);
   if ((loop->engine->hooked || node_of(L)->instruction_limit) && !lua_gethook(L))
     lua_sethook(L, interrupt_hook, LUA_MASKCOUNT, INTERRUPT_STEP);
   /* A kill that raised in one coroutine goes on in the one that resumed it. */

@@ -40,7 +40,7 @@ static inline void interrupt_running(loop *loop, lua_State *L) {
   if (!L) return;
   const node *node = node_of(L);
   if (loop->engine->hooked || node->instruction_limit || node->killed || node->interrupted ||
-      atomic_load_explicit(&loop->interrupt, memory_order_relaxed))
+      loop->work_until || atomic_load_explicit(&loop->interrupt, memory_order_relaxed))
     interrupt_arm(loop, L);
 }
 
