@@ -292,6 +292,10 @@ bool future_unread_failure(lua_State *L, int index) {
   return future->status == FAILED && future->of_task && !future->read;
 }
 
+void future_excuse(lua_State *L, int index) {
+  future_at(L, index)->read = true;
+}
+
 static int future_gc(lua_State *L) {
   future *future = lua_touserdata(L, 1);
   mem_free(future->waiters);

@@ -23,6 +23,8 @@ bool future_awaited(const task *task, const pending **call);
 void future_abandon(node *node, future *future, lp_status status, const char *text);
 /* It failed, and nobody has asked for its outcome. */
 bool future_unread_failure(lua_State *L, int index);
+/* The failure of a task that was told to end is no failure of its node, whoever reads it. */
+void future_excuse(lua_State *L, int index);
 extern const luaL_Reg future_functions[];
 
 #endif

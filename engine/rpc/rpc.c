@@ -90,6 +90,7 @@ static void spawn_done(lua_State *L, task *task, bool ok, int first) {
     future_settle(L, first, ok, count);
     task->context = (void *)(intptr_t)LUA_NOREF; /* now: until here it may raise */
     luaL_unref(L, LUA_REGISTRYINDEX, reference);
+    if (task->cancelled != LP_OK) future_excuse(L, first);
     if (future_unread_failure(L, first)) rpc_of(L)->look_for_lost = true;
   } else if (!ok && task->cancelled == LP_OK) {
     lua_settop(L, first);
