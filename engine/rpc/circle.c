@@ -7,10 +7,10 @@
 
 #include "base/memory.h"
 #include "rpc/client.h"
+#include "rpc/held.h"
 #include "rpc/hello.h"
 #include "rpc/pending.h"
 #include "rpc/rpc.h"
-#include "rpc/server.h"
 
 /* The call the constructor waits for is the one we were told about. */
 static bool waits(const rpc *rpc) {
@@ -73,5 +73,5 @@ void circle_told(lua_State *L, peer *peer, const frame *frame) {
   rpc->circle = mem_strdup(list);
   rpc->circle_call = call;
   rpc->circle_id = call->id;
-  if (rpc->circle && extended(rpc, list, longer, sizeof longer)) server_tell_held(rpc, longer);
+  if (rpc->circle && extended(rpc, list, longer, sizeof longer)) held_tell(rpc, longer);
 }

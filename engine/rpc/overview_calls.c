@@ -1,4 +1,5 @@
 /* See overview.h. Here: the calls under way. */
+#include "rpc/held.h"
 #include "rpc/overview.h"
 #include "rpc/pending.h"
 #include "rpc/server.h"
@@ -68,7 +69,7 @@ static void put_served(listing *list, const rpc *rpc) {
   }
   for (const struct list *each = rpc->deferred.next; each != &rpc->deferred; each = each->next)
     put_handled(list, list_entry(each, const call, link), "deferred");
-  server_each_held(rpc, put_held, list);
+  held_each(rpc, put_held, list);
 }
 
 void overview_calls(const rpc *rpc, writer *out) {

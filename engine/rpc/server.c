@@ -2,131 +2,18 @@
  * task ends with becomes the response. See rpc.h. */
 #include <lauxlib.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "rpc/circle.h"
 #include "rpc/control.h"
+#include "rpc/held.h"
 #include "rpc/hello.h"
 #include "rpc/methods.h"
 #include "rpc/native.h"
-#include "rpc/remote.h"
 #include "rpc/reply.h"
 #include "rpc/server.h"
 #include "rpc/server_small.h"
 #include "runtime/failure.h"
-
-/* A request that came before the node served. */
-typedef struct held {
-  struct held *next;
-  peer *peer;
-  uint32_t session;
-  int64_t due, arrived_at;
-  frame frame; /* its pointers lead into `bytes` */
-  uint8_t bytes[];
-} held;
-
-/* What it takes of max_pending_bytes. */
-static size_t held_size(const held *held) {
-  return sizeof *held + held->frame.method_length + held->frame.body_length +
-         held->frame.meta_length;
-}
-
-/* ---- answering -------------------------------------------------------------- */
-
-bool server_can_answer(const call *call) {
-  return !call->notify && call->session == call->peer->session && call->peer->state == PEER_OPEN;
-}
-
-void server_refuse(peer *peer, uint32_t id, lp_status status, const char *text) {
-  size_t start, at;
-  buffer *out = peer_write_begin(peer, &start);
-  if (out && frame_begin_response(out, !peer->foreign, id, true, &at) &&
-      (peer->foreign ? frame_put_string(out, text, strlen(text))
-                     : remote_write_plain(peer->rpc, status, text, out)) &&
-      frame_put_nil(out)) {
-    peer_write_end(peer, start);
-  } else {
-    if (out) peer_write_undo(peer, start);
-    peer_break(peer);
-  }
-}
-
-void server_refuse_ended(peer *peer, uint32_t id) {
-  const node *node = peer->rpc->node;
-  char text[FAULT_TEXT + 64];
-  snprintf(text, sizeof text, "node %s is unavailable: %s", node->name,
-           node->end_text ? node->end_text : "it has finished");
-  server_refuse(peer, id, LP_UNAVAILABLE, text);
-}
-
-/* Results as the peer expects them: to an engine always an array; to a foreign peer no
- * result is nil, one is itself. */
-static lp_status put_results(lua_State *L, peer *peer, int first, buffer *out, fault *fault) {
-  int count = lua_gettop(L) - first + 1;
-  codec codec = peer->rpc->codec;
-  if (!peer->foreign || count > 1) {
-    codec.plain = peer->foreign;
-    return codec_write(L, first, count, "result", &codec, out, fault);
-  }
-  codec.plain = true;
-  if (count == 0) lua_pushnil(L);
-  return codec_write_value(L, first, "result", &codec, out, fault);
-}
-
-/* A caller that does not read what it asked for must not fill our memory with it. */
-static bool answers_pile_up(lua_State *L, const peer *peer, fault *fault) {
-  size_t queued = link_queued(&peer->wire);
-  size_t most = peer->foreign ? (size_t)peer->rpc->terms.bytes : peer->rpc->max_answer_bytes;
-  if (queued <= most) return false;
-  fault_set(fault, LP_RESOURCE_EXHAUSTED,
-            "%zu bytes of answers from node %s wait for %s to be read already (%s of %s)", queued,
-            peer->rpc->node->name, peer->name, peer->foreign ? "edge_bytes" : "answer_bytes",
-            peer->rpc->node->name);
-  rpc_met(L, BOUND_ANSWERS, fault->text);
-  return true;
-}
-
-lp_status server_answer(lua_State *L, call *call, int first, fault *fault) {
-  peer *peer = call->peer;
-  size_t start, at;
-  if (answers_pile_up(L, peer, fault)) return fault->status;
-  buffer *out = peer_write_begin(peer, &start);
-  if (!out || !frame_begin_response(out, !peer->foreign, call->id, false, &at)) {
-    if (out) peer_write_undo(peer, start);
-    return fault_set(fault, LP_RESOURCE_EXHAUSTED, "out of memory");
-  }
-  lp_status status = put_results(L, peer, first, out, fault);
-  if (status != LP_OK) {
-    peer_write_undo(peer, start);
-    return status;
-  }
-  peer_write_end(peer, start);
-  call->failed = false;
-  return LP_OK;
-}
-
-/* What can raise is done before the frame is begun. */
-void server_answer_error(lua_State *L, call *call, int index) {
-  peer *peer = call->peer;
-  size_t start, at, length = 0;
-  const char *text = NULL;
-  if (peer->foreign)
-    text = luaL_tolstring(L, index, &length);
-  else
-    remote_prepare(L, index, peer->rpc, call_method(call));
-  buffer *out = peer_write_begin(peer, &start);
-  if (out && frame_begin_response(out, !peer->foreign, call->id, true, &at) &&
-      (text ? frame_put_string(out, text, length) : remote_write(L, peer->rpc, out)) &&
-      frame_put_nil(out)) {
-    peer_write_end(peer, start);
-  } else {
-    if (out) peer_write_undo(peer, start);
-    peer_break(peer);
-  }
-  lua_pop(L, 1);
-}
 
 /* ---- the task's end --------------------------------------------------------- */
 
@@ -228,18 +115,6 @@ call *server_call(lua_State *L) {
 peer *server_caller(lua_State *L) {
   call *call = server_call(L);
   return call ? call->peer : NULL;
-}
-
-/* Takes the request at `place` out of the list. */
-static void held_remove(rpc *rpc, held **place) {
-  held *gone = *place;
-  *place = gone->next;
-  if (!*place) rpc->held_end = place;
-  rpc->held_count--;
-  rpc->held_bytes -= held_size(gone);
-  gone->peer->handling--;
-  peer_unref(gone->peer);
-  mem_free(gone);
 }
 
 /* Requests still held for `peer` (with this id, unless NULL) are forgotten. One whose caller
@@ -352,46 +227,6 @@ static void refuse(lua_State *L, peer *peer, const frame *frame, lp_status statu
   } else {
     rpc_log(L, "notification refused: %s", text);
   }
-}
-
-/* Keeps a request until the node serves. */
-static void hold(lua_State *L, peer *peer, const frame *frame, int64_t due) {
-  rpc *rpc = peer->rpc;
-  size_t length = frame->method_length + frame->body_length + frame->meta_length;
-  held *kept = mem_alloc(sizeof *kept + length);
-  if (!kept) {
-    refuse(L, peer, frame, LP_RESOURCE_EXHAUSTED, "out of memory");
-    return;
-  }
-  uint8_t *at = kept->bytes;
-  kept->next = NULL;
-  kept->peer = peer_ref(peer);
-  kept->session = peer->session;
-  kept->due = due;
-  kept->arrived_at = rpc->node->loop->now;
-  kept->frame = *frame;
-  kept->frame.method = (const char *)memcpy(at, frame->method, frame->method_length);
-  kept->frame.body = memcpy(at + frame->method_length, frame->body, frame->body_length);
-  if (frame->meta)
-    kept->frame.meta =
-        memcpy(at + frame->method_length + frame->body_length, frame->meta, frame->meta_length);
-  *rpc->held_end = kept;
-  rpc->held_end = &kept->next;
-  rpc->held_count++;
-  rpc->held_bytes += held_size(kept);
-  peer->handling++;
-  if (!rpc->serving && frame->kind == FRAME_REQUEST) circle_held(peer, frame->id);
-}
-
-void server_each_held(const rpc *rpc, server_held_fn fn, void *owner) {
-  for (const held *each = rpc->held; each; each = each->next)
-    fn(owner, each->peer, &each->frame, each->arrived_at, each->due);
-}
-
-void server_tell_held(rpc *rpc, const char *list) {
-  for (held *each = rpc->held; each; each = each->next)
-    if (each->frame.kind == FRAME_REQUEST && each->session == each->peer->session)
-      hello_held(each->peer, each->frame.id, list);
 }
 
 void server_run(task *task, call *call, int nargs, int64_t due) {
@@ -545,8 +380,8 @@ static void admit(lua_State *L, peer *peer, const frame *frame, int64_t due) {
     refuse_full(L, peer, frame);
   } else if (rpc->held_bytes > rpc->max_held_bytes) {
     refuse_bytes(L, peer, frame);
-  } else {
-    hold(L, peer, frame, due);
+  } else if (!held_keep(peer, frame, due)) {
+    refuse(L, peer, frame, LP_RESOURCE_EXHAUSTED, "out of memory");
   }
 }
 

@@ -40,14 +40,8 @@ void server_give_up(rpc *rpc);
 void server_cancel(peer *peer, uint32_t id);
 /* The other end is gone: nobody waits for what is handled for it. */
 void server_orphan(peer *peer);
-/* Tells the callers of all that is held whom it waits for; see circle.h. */
-void server_tell_held(rpc *rpc, const char *list);
 /* Drops what was held for a peer, answers what is held when the node ends. */
 void server_forget(rpc *rpc);
-/* Answers with an error made without Lua. */
-void server_refuse(peer *peer, uint32_t id, lp_status status, const char *text);
-/* The same: this node is unavailable, since it ended. */
-void server_refuse_ended(peer *peer, uint32_t id);
 /* The node serves from now on; what was held back begins. In a protected call or task. */
 void server_open(lua_State *L, rpc *rpc);
 /* Calls may begin again (limits changed, a handler ended). In a protected call or task. */
@@ -56,21 +50,24 @@ void server_continue(lua_State *L, rpc *rpc);
 call *server_call(lua_State *L);
 /* The call that a task handles, or NULL. */
 const call *server_call_of(const task *task);
-/* Calls `fn` with each call that waits for its handler. */
-typedef void (*server_held_fn)(void *owner, const peer *peer, const frame *frame,
-                               int64_t arrived_at, int64_t due);
-void server_each_held(const rpc *rpc, server_held_fn fn, void *owner);
-/* May its answer still be sent? */
-bool server_can_answer(const call *call);
-/* Answers with the values from `first` up; not ok: they could not be sent, and were not. */
-lp_status server_answer(lua_State *L, call *call, int first, fault *fault);
-/* Answers with the error at `index`. May raise. */
-void server_answer_error(lua_State *L, call *call, int index);
 /* A call that no task handles: it is answered later, or over at its deadline. NULL: memory. */
 call *server_begin(peer *peer, const frame *frame, int64_t due);
 /* Done with it. */
 void server_release(call *call);
 /* The peer of the call the running task handles, or NULL. */
 peer *server_caller(lua_State *L);
+
+/* ---- answers: server_answer.c ----------------------------------------------- */
+
+/* May its answer still be sent? */
+bool server_can_answer(const call *call);
+/* Answers with the values from `first` up; not ok: they could not be sent, and were not. */
+lp_status server_answer(lua_State *L, call *call, int first, fault *fault);
+/* Answers with the error at `index`. May raise. */
+void server_answer_error(lua_State *L, call *call, int index);
+/* Answers with an error made without Lua. */
+void server_refuse(peer *peer, uint32_t id, lp_status status, const char *text);
+/* The same: this node is unavailable, since it ended. */
+void server_refuse_ended(peer *peer, uint32_t id);
 
 #endif
