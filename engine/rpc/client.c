@@ -6,27 +6,13 @@
 
 #include "base/clock.h"
 #include "base/hot.h"
-#include "rpc/client.h"
+#include "rpc/client_parts.h"
 #include "rpc/connecting.h"
 #include "rpc/future.h"
 #include "rpc/hello.h"
-#include "rpc/methods.h"
 #include "rpc/pending.h"
-#include "rpc/server.h"
 #include "runtime/failure.h"
 #include "wire/codec_small.h"
-#include "wire/token.h"
-
-typedef enum client_mode { MODE_CALL, MODE_FUTURES, MODE_NOTIFY } client_mode;
-
-typedef struct client {
-  const void *kind; /* &metatable_key: tells clients from other userdata */
-  peer *peer;
-  client_mode mode;
-  int used;        /* fields looked up by client_index */
-  bool hasty;      /* wait_for_ready = false */
-  int64_t timeout; /* ns; CLOCK_NEVER: none */
-} client;
 
 enum { METHOD_CACHE = 4096, OWN_FIELDS = 16 };
 enum { UV_FUTURES = 1, UV_NOTIFY = 2 };
@@ -35,13 +21,13 @@ static const char metatable_key = 0;
 static const char fields_key = 0; /* registry: metatable of tables of fields */
 static const char client_key = 0; /* in such a table: the client */
 
-static client *client_at(lua_State *L, int index) {
+client *client_at(lua_State *L, int index) {
   client *found = lua_touserdata(L, index);
   if (!found || lua_rawlen(L, index) != sizeof *found) return NULL; /* light ones have none */
   return found->kind == &metatable_key && found->peer ? found : NULL;
 }
 
-static client *client_check(lua_State *L, int index) {
+client *client_check(lua_State *L, int index) {
   client *found = client_at(L, index);
   if (!found) luaL_typeerror(L, index, "client");
   return found;
@@ -58,8 +44,7 @@ static client *client_blank(lua_State *L) {
   return made;
 }
 
-/* Pushes another client like one that is on the stack. */
-static client *client_copy(lua_State *L, const client *like) {
+client *client_copy(lua_State *L, const client *like) {
   client *made = client_blank(L);
   *made = *like;
   made->used = 0;
@@ -83,8 +68,6 @@ typedef struct outgoing {
   int64_t due;
   meter *meter; /* of the method, or NULL */
 } outgoing;
-
-static int call_go(lua_State *L, int64_t due);
 
 /* Keeps the call written from `start` for the link that is to come. */
 static lp_status keep_written(peer *peer, pending *call, const outgoing *what, buffer *out,
@@ -243,7 +226,7 @@ static int raise_full(lua_State *L, peer *peer) {
 static int call_retry(lua_State *L, int status, lua_KContext due) {
   (void)status;
   if (!task_after_wait(L)) return raise_deadline(L, AT_METHOD);
-  return call_go(L, due);
+  return client_send(L, due);
 }
 
 /* Of the method whose name is at `index`. */
@@ -257,7 +240,7 @@ static bool has_credit(const peer *peer) {
   return peer->window > 0 && peer->window_bytes > 0;
 }
 
-static int call_go(lua_State *L, int64_t due) {
+int client_send(lua_State *L, int64_t due) {
   client *client = lua_touserdata(L, AT_CLIENT);
   peer *peer = client->peer;
   fault fault;
@@ -277,8 +260,7 @@ static int call_go(lua_State *L, int64_t due) {
   return call_notify(L, peer, &what);
 }
 
-/* When this call has to be answered: its own time-out or what its task inherited. */
-static int64_t call_due(lua_State *L, const client *client) {
+int64_t client_due(lua_State *L, const client *client) {
   task *task = node_of(L)->current;
   int64_t due = task && task->shield == 0 ? task->deadline : CLOCK_NEVER;
   if (client->timeout == CLOCK_NEVER) return due;
@@ -294,13 +276,13 @@ static int method_call(lua_State *L) {
                       lua_tostring(L, lua_upvalueindex(1)));
   peer *peer = client->peer;
   if (client->mode == MODE_CALL && peer->state == PEER_OPEN && has_credit(peer) && !client->hasty) {
-    const outgoing what = {lua_upvalueindex(1), AT_METHOD, !client->hasty, call_due(L, client),
+    const outgoing what = {lua_upvalueindex(1), AT_METHOD, !client->hasty, client_due(L, client),
                            lua_touserdata(L, lua_upvalueindex(2))};
     return call_wait(L, peer, &what, method_end);
   }
   lua_pushvalue(L, lua_upvalueindex(1));
   lua_insert(L, AT_METHOD);
-  return call_go(L, call_due(L, client));
+  return client_send(L, client_due(L, client));
 }
 
 /* client(...), client.futures(...), client.notify(...). */
@@ -316,31 +298,14 @@ static int client_call(lua_State *L) {
   }
   lua_pushliteral(L, "__call");
   lua_insert(L, AT_METHOD);
-  return call_go(L, call_due(L, client));
+  return client_send(L, client_due(L, client));
 }
 
-/* Names of the engine's own messages must not be sent by accident. */
-static void refuse_reserved(lua_State *L, int index) {
+void client_refuse_reserved(lua_State *L, int index) {
   size_t length;
   const char *name = luaL_checklstring(L, index, &length);
   if (length >= 3 && memcmp(name, "lp.", 3) == 0)
     failure_raisef(L, LP_NOT_FOUND, "%.60s: names that begin with lp. are the engine's", name);
-}
-
-/* lp.call(client, "name", ...) */
-static int core_call(lua_State *L) {
-  client *client = client_check(L, 1);
-  luaL_checktype(L, 2, LUA_TSTRING);
-  refuse_reserved(L, 2);
-  return call_go(L, call_due(L, client));
-}
-
-/* ask(client, "lp.name", ...): a reserved method, for the engine's own modules; answered on control
- * links only. */
-static int core_ask(lua_State *L) {
-  client *client = client_check(L, 1);
-  luaL_checktype(L, 2, LUA_TSTRING);
-  return call_go(L, call_due(L, client));
 }
 
 /* ---- fields ----------------------------------------------------------------- */
@@ -364,7 +329,7 @@ static lua_Integer methods_known(lua_State *L) {
 /* A name asked for the first time; upvalue 1 is the cache, which is bounded. */
 static int make_method(lua_State *L) {
   luaL_checktype(L, 2, LUA_TSTRING);
-  refuse_reserved(L, 2);
+  client_refuse_reserved(L, 2);
   lua_pushvalue(L, 2);
   lua_pushlightuserdata(L, meter_of(L, rpc_of(L), 2));
   lua_pushcclosure(L, method_call, 2);
@@ -452,167 +417,6 @@ static int client_gc(lua_State *L) {
   if (peer) peer_unref(peer);
   return 0;
 }
-
-/* ---- on the wire ------------------------------------------------------------ */
-
-/* An extension of type CODEC_EXT_CLIENT: the target's key, a zero byte, the node's name. */
-size_t client_encode(uint8_t *out, size_t size, const peer *peer) {
-  if (!peer->target) return 0;
-  size_t key = strlen(peer->target) + 1, name = strlen(peer->name);
-  if (key + name > UINT8_MAX || 3 + key + name > size) return 0;
-  out[0] = 0xc7; /* ext 8 */
-  out[1] = (uint8_t)(key + name);
-  out[2] = CODEC_EXT_CLIENT;
-  memcpy(out + 3, peer->target, key);
-  memcpy(out + 3 + key, peer->name, name);
-  return 3 + key + name;
-}
-
-static bool write_client(lua_State *L, int index, buffer *out) {
-  client *client = client_at(L, index);
-  if (!client || client->mode != MODE_CALL || !buffer_reserve(out, 3 + UINT8_MAX)) return false;
-  size_t length = client_encode(out->data + out->length, 3 + UINT8_MAX, client->peer);
-  out->length += length;
-  return length > 0;
-}
-
-/* Both texts from the payload; the length of the first, 0: it is none. */
-static size_t client_texts(const uint8_t *data, size_t length, char *text) {
-  if (length > UINT8_MAX) return 0;
-  memcpy(text, data, length);
-  text[length] = 0;
-  size_t key = strlen(text);
-  return key < length ? key : 0;
-}
-
-size_t client_decode(const uint8_t *data, size_t length, char *text) {
-  token t = {0};
-  if (token_read(data, length, &t) != TOKEN_READ || t.kind != TOKEN_EXT ||
-      t.ext_type != CODEC_EXT_CLIENT || t.value > length - t.head)
-    return 0;
-  return client_texts(data + t.head, (size_t)t.value, text);
-}
-
-static bool read_client(lua_State *L, int type, const uint8_t *data, size_t length) {
-  char text[UINT8_MAX + 1];
-  size_t key = type == CODEC_EXT_CLIENT ? client_texts(data, length, text) : 0;
-  if (!key) return false;
-  peer *peer = peer_get(rpc_of(L), text, text + key + 1);
-  if (!peer) failure_raise(L, LP_RESOURCE_EXHAUSTED, "out of memory");
-  client_push(L, peer);
-  return true;
-}
-
-const codec_hooks client_codec_hooks = {.write_userdata = write_client, .read_ext = read_client};
-
-/* ---- functions -------------------------------------------------------------- */
-
-/* client(key, name): the client of a node; key is what engine or connector find it by. */
-static int core_client(lua_State *L) {
-  const char *key = luaL_checkstring(L, 1);
-  peer *peer = peer_get(rpc_of(L), key, luaL_optstring(L, 2, key));
-  if (!peer) return failure_raise(L, LP_RESOURCE_EXHAUSTED, "out of memory");
-  client_push(L, peer);
-  return 1;
-}
-
-static int core_is_client(lua_State *L) {
-  lua_pushboolean(L, client_at(L, 1) != NULL);
-  return 1;
-}
-
-/* with(client, {timeout = seconds, wait_for_ready = boolean}): the same client with other
- * options; those that are nil stay. Names and types were checked by lp.options. */
-static int core_with(lua_State *L) {
-  client *client = client_check(L, 1);
-  luaL_checktype(L, 2, LUA_TTABLE);
-  struct client *made = client_copy(L, client);
-  if (lua_getfield(L, 2, "timeout") != LUA_TNIL) {
-    double seconds = luaL_checknumber(L, -1);
-    made->timeout = seconds > 0 ? clock_from_seconds(seconds) : CLOCK_NEVER;
-  }
-  if (lua_getfield(L, 2, "wait_for_ready") != LUA_TNIL) made->hasty = !lua_toboolean(L, -1);
-  lua_pop(L, 2);
-  return 1;
-}
-
-/* target(client) -> key or nil, name */
-static int core_target(lua_State *L) {
-  client *client = client_check(L, 1);
-  lua_pushstring(L, client->peer->target);
-  lua_pushstring(L, client->peer->name);
-  return 2;
-}
-
-/* list_methods(client) -> array of the names that can be called */
-static int core_list_methods(lua_State *L) {
-  client *client = client_check(L, 1);
-  lua_settop(L, 1);
-  lua_pushliteral(L, METHODS_REQUEST);
-  return call_go(L, call_due(L, client));
-}
-
-/* connection_state(client) -> a word */
-static int core_connection_state(lua_State *L) {
-  lua_pushstring(L, peer_state_name(client_check(L, 1)->peer));
-  return 1;
-}
-
-/* dial(client, address): where its target is; part of a connector, as the next two. */
-static int core_dial(lua_State *L) {
-  peer_dial(client_check(L, 1)->peer, luaL_checkstring(L, 2));
-  return 0;
-}
-
-/* refuse(client, text): the target is gone, and will not be back. */
-static int core_refuse(lua_State *L) {
-  peer *peer = client_check(L, 1)->peer;
-  peer_down(peer, LP_UNAVAILABLE, luaL_checkstring(L, 2));
-  if (peer->state == PEER_IDLE) peer->trouble = PEER_GONE;
-  return 0;
-}
-
-/* away(client, text) -> whether somebody waits: the target is away, the connector will know when
- * it is back. */
-static int core_away(lua_State *L) {
-  lua_pushboolean(L, connecting_watched(client_check(L, 1)->peer, luaL_checkstring(L, 2)));
-  return 1;
-}
-
-/* on_close(client, fn): calls fn(text) in a task when its link goes down. */
-static int core_on_close(lua_State *L) {
-  client *client = client_check(L, 1);
-  luaL_checktype(L, 2, LUA_TFUNCTION);
-  lua_settop(L, 2);
-  luaL_unref(L, LUA_REGISTRYINDEX, client->peer->on_close);
-  client->peer->on_close = luaL_ref(L, LUA_REGISTRYINDEX);
-  return 0;
-}
-
-/* caller() -> a client of whoever called the handler that runs, or nil. */
-static int core_caller(lua_State *L) {
-  peer *peer = server_caller(L);
-  if (!peer) return 0;
-  client_push(L, peer_ref(peer));
-  return 1;
-}
-
-const luaL_Reg client_functions[] = {
-    {"call", core_call},
-    {"ask", core_ask},
-    {"client", core_client},
-    {"is_client", core_is_client},
-    {"with", core_with},
-    {"target", core_target},
-    {"list_methods", core_list_methods},
-    {"connection_state", core_connection_state},
-    {"dial", core_dial},
-    {"refuse", core_refuse},
-    {"away", core_away},
-    {"on_close", core_on_close},
-    {"caller", core_caller},
-    {NULL, NULL},
-};
 
 void client_open(lua_State *L) {
   static const luaL_Reg methods[] = {
