@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 
 #include "api/core_faults.h"
+#include "api/core_print.h"
+#include "api/core_wait.h"
 #include "api/embedded.h"
 #include "api/popen.h"
 #include "base/clock.h"
@@ -21,145 +23,9 @@
 #include "runtime/engine.h"
 #include "runtime/failure.h"
 #include "runtime/interrupt.h"
-#include "runtime/lines.h"
 #include "runtime/patterns.h"
 
 static const char context_key = 0;
-
-/* ---- time and waiting ------------------------------------------------------- */
-
-static int core_now(lua_State *L) {
-  lua_pushnumber(L, (lua_Number)clock_now() * 1e-9);
-  return 1;
-}
-
-static int wait_over(lua_State *L, int status, lua_KContext context) {
-  (void)status;
-  (void)context;
-  task_after_wait(L);
-  return 0;
-}
-
-/* When a wait of the seconds at `index` is over; nil: never. (A deadline of the task's call
- * cancels it by a timer of its own.) */
-static int64_t wait_due(lua_State *L, int index) {
-  if (lua_isnoneornil(L, index)) return CLOCK_NEVER;
-  int64_t span = clock_from_seconds(luaL_checknumber(L, index));
-  int64_t now = clock_now();
-  return span > CLOCK_NEVER - now ? CLOCK_NEVER : now + span;
-}
-
-static int core_sleep(lua_State *L) {
-  luaL_checknumber(L, 1);
-  task *task = task_before_wait(L);
-  return task_yield(L, task, wait_due(L, 1), 0, wait_over);
-}
-
-static int core_yield(lua_State *L) {
-  task *task = task_before_wait(L);
-  return task_yield(L, task, 0, 0, wait_over);
-}
-
-/* token() -> integer: names the wait that the next park of this task will be. */
-static int core_token(lua_State *L) {
-  task *task = task_current(L);
-  task->wait++;
-  task->woken = false;
-  lua_pushinteger(L, (lua_Integer)task->slot << 32 | task->wait);
-  return 1;
-}
-
-static char parked, interruption_key;
-
-static int park_over(lua_State *L, int status, lua_KContext context) {
-  (void)status;
-  (void)context;
-  lua_pushboolean(L, task_after_wait(L));
-  return 1;
-}
-
-static void park_abandon(task *task) {
-  task->wait++; /* the token is void from now on */
-}
-
-/* park([seconds]) -> true: wake was called with the token; false: time is up */
-static int core_park(lua_State *L) {
-  task *task = task_before_wait(L);
-  if (task->woken) {
-    task->woken = false;
-    task->wait++; /* this wait is over: its token is void */
-    lua_pushboolean(L, 1);
-    return 1;
-  }
-  task->waiting_for = &parked;
-  task->abandon = park_abandon;
-  return task_yield(L, task, wait_due(L, 1), 0, park_over);
-}
-
-/* The task that the token at index 1 was given to. */
-static task *task_of_token(lua_State *L) {
-  node *node = node_of(L);
-  lua_Integer slot = luaL_checkinteger(L, 1) >> 32;
-  task *task = slot >= 0 && slot < node->task_slots ? node->tasks[slot] : NULL;
-  return task && task->state != TASK_IDLE ? task : NULL;
-}
-
-/* interrupt(token, text) -> boolean: ends whatever wait the token's task is in now with an
- * error; false when it does not wait */
-static int core_interrupt(lua_State *L) {
-  task *task = task_of_token(L);
-  const char *text = luaL_checkstring(L, 2);
-  lua_settop(L, 2);
-  bool waits = task && task->state == TASK_WAITING && task->shield == 0;
-  /* The text has to stay until the task has raised it: one under way is not replaced. */
-  if (waits) lua_rawsetp(L, LUA_REGISTRYINDEX, &interruption_key);
-  lua_pushboolean(L, waits && task_interrupt(task, LP_ABORTED, text));
-  return 1;
-}
-
-/* wake(token) -> boolean: false when that wait is over */
-static int core_wake(lua_State *L) {
-  task *task = task_of_token(L);
-  bool live = task && task->wait == (uint32_t)lua_tointeger(L, 1) && !task->woken;
-  if (live && task->state == TASK_WAITING && task->waiting_for == &parked) {
-    task->wait++;
-    task_wake(task, 0);
-  } else if (live) {
-    task->woken = true;
-  }
-  lua_pushboolean(L, live);
-  return 1;
-}
-
-static int core_spawn(lua_State *L) {
-  luaL_checkany(L, 1);
-  rpc_spawn_future(L, lua_gettop(L) - 1);
-  return 1;
-}
-
-/* start(fn, ...): a task without a future; its error is a node failure. */
-static int core_start(lua_State *L) {
-  luaL_checkany(L, 1);
-  rpc_spawn(L, lua_gettop(L) - 1);
-  return 0;
-}
-
-static int shield_over(lua_State *L, int status, lua_KContext context) {
-  (void)context;
-  task_current(L)->shield--;
-  if (status != LUA_OK && status != LUA_YIELD) return lua_error(L);
-  return lua_gettop(L) - 1;
-}
-
-/* shield(fn, ...): what fn waits for is not cut short by a cancellation or deadline. */
-static int core_shield(lua_State *L) {
-  luaL_checkany(L, 1);
-  task_current(L)->shield++;
-  lua_pushcfunction(L, failure_handler);
-  lua_insert(L, 1);
-  int status = lua_pcallk(L, lua_gettop(L) - 2, LUA_MULTRET, 1, 0, shield_over);
-  return shield_over(L, status, 0);
-}
 
 /* ---- the node --------------------------------------------------------------- */
 
@@ -384,72 +250,6 @@ static int core_handler(lua_State *L) {
   return failure_handler(L);
 }
 
-/* ---- printing --------------------------------------------------------------- */
-
-static int write_waited(lua_State *L, int status, lua_KContext context);
-
-/* Waits while more is under way than the service thread has printed. */
-static int write_room(lua_State *L) {
-  node *node = node_of(L);
-  if (!lines_full(node) || !node_can_yield(node, L) || node->closing) return 0;
-  task *task = node->current;
-  if (task->cancelled != LP_OK) return 0;
-  return task_yield(L, task, clock_now() + 2000000, 0, write_waited);
-}
-
-static int write_waited(lua_State *L, int status, lua_KContext context) {
-  (void)status;
-  (void)context;
-  task_after_wait(L);
-  return write_room(L);
-}
-
-/* write(stream, ...): strings and numbers, to 1 (stdout) or 2 (stderr) */
-static int core_write(lua_State *L) {
-  node *node = node_of(L);
-  int stream = luaL_checkinteger(L, 1) == 2 ? 2 : 1;
-  int count = lua_gettop(L);
-  for (int i = 2; i <= count; i++) {
-    size_t length;
-    const char *text = luaL_checklstring(L, i, &length);
-    if (!lines_write(node, stream, text, length)) return luaL_error(L, "not enough memory");
-  }
-  return write_room(L);
-}
-
-static int core_print(lua_State *L) {
-  node *node = node_of(L);
-  int count = lua_gettop(L);
-  luaL_Buffer line;
-  luaL_buffinit(L, &line);
-  for (int i = 1; i <= count; i++) {
-    if (i > 1) luaL_addchar(&line, '\t');
-    luaL_tolstring(L, i, NULL);
-    luaL_addvalue(&line);
-  }
-  luaL_addchar(&line, '\n');
-  luaL_pushresult(&line);
-  size_t length;
-  const char *text = lua_tolstring(L, -1, &length);
-  if (!lines_write(node, 1, text, length)) return luaL_error(L, "not enough memory");
-  return write_room(L);
-}
-
-static int core_flush(lua_State *L) {
-  lines_flush(node_of(L));
-  return 0;
-}
-
-/* log(level, text) */
-static int core_log(lua_State *L) {
-  static const char *const levels[] = {"debug", "info", "warning", "error", NULL};
-  int level = luaL_checkoption(L, 1, NULL, levels);
-  size_t length;
-  const char *text = luaL_checklstring(L, 2, &length);
-  lines_log(node_of(L), level, text, length);
-  return 0;
-}
-
 /* ---- modules ---------------------------------------------------------------- */
 
 /* A searcher of require: modules compiled into the program. */
@@ -489,16 +289,6 @@ static void open_modules(lua_State *L) {
 }
 
 static const luaL_Reg core_functions[] = {
-    {"now", core_now},
-    {"sleep", core_sleep},
-    {"yield", core_yield},
-    {"token", core_token},
-    {"park", core_park},
-    {"wake", core_wake},
-    {"interrupt", core_interrupt},
-    {"spawn", core_spawn},
-    {"start", core_start},
-    {"shield", core_shield},
     {"stopping", core_stopping},
     {"context", core_context},
     {"serve", core_serve},
@@ -523,10 +313,6 @@ static const luaL_Reg core_functions[] = {
     {"error_metatable", core_error_metatable},
     {"handler", core_handler},
     {"popen", core_popen},
-    {"write", core_write},
-    {"print", core_print},
-    {"flush", core_flush},
-    {"log", core_log},
     {NULL, NULL},
 };
 
@@ -539,9 +325,9 @@ static const luaL_Reg *find_function(const luaL_Reg *list, const char *name) {
 /* The metamethod __index of lp.core: enters a function when it is asked for the first time. Most
  * nodes use a third of them, and all would take a tenth of a small node's memory. */
 static int core_index(lua_State *L) {
-  static const luaL_Reg *const lists[] = {core_functions,     client_functions,
-                                          future_functions,   reply_functions,
-                                          overview_functions, core_fault_functions};
+  static const luaL_Reg *const lists[] = {
+      core_functions,   core_wait_functions, core_print_functions, client_functions,
+      future_functions, reply_functions,     overview_functions,   core_fault_functions};
   const luaL_Reg *found = NULL;
   const char *name = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : NULL;
   for (size_t i = 0; name && !found && i < sizeof lists / sizeof *lists; i++)
