@@ -169,7 +169,19 @@ describe("the installed library", function()
     for _, path in ipairs {"/usr/bin/lp", "/usr/include/lp.h", "/liblp.so.0", "/lp.pc", "/man1/lp.1"} do
       assert.truthy(list:find(path, 1, true), path)
     end
-    assert.truthy(support.succeed("dpkg-deb -f '%s'/deb/*.deb Depends", folder):find "liblua5.4%-0")
+    local depends = support.succeed("dpkg-deb -f '%s'/deb/*.deb Depends", folder)
+    support.succeed("dpkg-deb -x '%s'/deb/*.deb '%s/unpacked'", folder, folder)
+    local needed = support.succeed("cd '%s/unpacked/usr' && objdump -p bin/lp lib/liblp.so", folder)
+    local count = 0
+    for library in needed:gmatch "NEEDED%s+(%S+)" do
+      local given = false -- by one of the packages that have it
+      for package in support.succeed("dpkg -S '*/%s'", library):gmatch "([^:,%s]+):[^\n]*/" do
+        given = given or depends:find(package, 1, true)
+      end
+      assert.truthy(given, ("%s is needed, the package only asks for %s"):format(library, depends))
+      count = count + 1
+    end
+    assert.truthy(count > 4)
   end)
 
   it_with_library("has a man page and a completion that bash understands", function()
