@@ -166,6 +166,8 @@ enum { SETTLE_BYTES = 1 << 20 };
  * nothing to do. Beside what a large node has made of its own it would not be noticed. */
 static int core_settle(lua_State *L) {
   rpc *rpc = rpc_of(L);
+  int starting = NODE_STARTING; /* not if it is to stop already */
+  atomic_compare_exchange_strong(&rpc->node->state, &starting, NODE_RUNNING);
   rpc->settling = atomic_load(&rpc->node->memory_bytes) < SETTLE_BYTES;
   return 0;
 }

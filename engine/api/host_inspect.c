@@ -39,7 +39,7 @@ static void set_place(lua_State *L, const hosted_loop *at) {
 /* published(id) -> {state=, stopping=, memory=, computing=, computing_seconds=, where=, mail=}:
  * what is known of a node whose loop does not answer; nil: there is no such node. */
 static int host_published(lua_State *L) {
-  static const char *const states[] = {"starting", "serving", "draining", "ended"};
+  static const char *const states[] = {"starting", "running", "serving", "draining", "ended"};
   hosted_node *hosted = host_find_node(host_of(L), (uint64_t)luaL_checkinteger(L, 1));
   if (!hosted) return 0;
   node *node = atomic_load(&hosted->node);

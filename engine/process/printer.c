@@ -228,7 +228,6 @@ static bool hand_over(printer *to, output *out) {
 }
 
 bool printer_text(printer *to, int stream, const char *text, size_t length) {
-  if (length) keep(to, stream, "", text, length);
   output *out = stream_output(to, stream);
   if (length && to->sink) to->sink(to->sink_owner, stream, "", text, length);
   if (!length || out->fd < 0) return true;

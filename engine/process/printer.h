@@ -31,7 +31,9 @@ bool printer_merged(const printer *printer); /* out and err are one file */
 bool printer_lines(printer *printer, int stream, const char *prefix, int hue, const char *text,
                    size_t length);
 /* Queues `text` as it is, for whoever has no prefix. A line that is left open is ended before
- * the next one of printer_lines. False: memory is out, text dropped. */
+ * the next one of printer_lines. The journal does not keep it: it is no line of a node, and what a
+ * prompt answers to "logs" would come back with the next answer. False: memory is out, text
+ * dropped. */
 bool printer_text(printer *printer, int stream, const char *text, size_t length);
 /* Instead of writing: whatever is printed is given to `fn`, prefix and text apart. Set before
  * anything is printed, on a printer of no descriptors (-1). */
@@ -56,7 +58,7 @@ void printer_on_room(printer *printer, void (*fn)(void *owner), void *owner);
  * (may be NULL) the first errno: EPIPE when the reader went away, which is no error. */
 size_t printer_lost(const printer *printer, int stream, int *cause);
 
-/* The last lines that were printed, all streams and sources together. */
+/* The last lines that were printed by printer_lines and from sources, all streams together. */
 const journal *printer_journal(const printer *printer);
 
 /* A pipe whose lines are to be printed: the output of a node process. Takes over `fd`

@@ -26,7 +26,7 @@ static int count_pending(const rpc *rpc) {
 }
 
 void overview_begin(const rpc *rpc, writer *out) {
-  static const char *const states[] = {"starting", "serving", "draining", "ended"};
+  static const char *const states[] = {"starting", "running", "serving", "draining", "ended"};
   const node *node = rpc->node;
   writer_map(out);
   writer_put_text(out, "node", node->name);

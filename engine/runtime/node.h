@@ -21,6 +21,7 @@ typedef struct node node;
 
 typedef enum node_state {
   NODE_STARTING, /* constructing: calls wait */
+  NODE_RUNNING,  /* its function runs, or `run` of an object without methods for others */
   NODE_SERVING,
   NODE_DRAINING, /* no new calls; running handlers finish */
   NODE_ENDED

@@ -81,6 +81,8 @@ local function describe(node)
     record.state = node.status ~= 0 and "failed" or "ended"
   elseif is_halted(node) then
     record.state = "halted"
+  elseif node.paused and record.state == "running" then
+    record.state = "paused"
   end
   record.placement = node.placement.name
   record.uptime, record.seconds = record.seconds, nil

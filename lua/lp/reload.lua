@@ -159,7 +159,7 @@ local function try(run, path, arguments, report)
   if not text then return end -- whoever writes it has it out of the way
   local ok, result = pcall(reload.script, run, "@" .. path, text, arguments)
   if not ok then return report(("%s is not reloaded: %s"):format(path, tostring(result))) end
-  report(("reloaded %s: %d nodes have new code"):format(path, result.nodes))
+  report(("reloaded %s: %s"):format(path, require("lp.report").renewed(result.nodes)))
   for _, note in ipairs(result.notes) do report(note) end
 end
 

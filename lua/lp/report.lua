@@ -9,6 +9,11 @@ local signals = {[1] = "SIGHUP", [2] = "SIGINT", [3] = "SIGQUIT", [4] = "SIGILL"
                  [7] = "SIGBUS", [8] = "SIGFPE", [9] = "SIGKILL", [11] = "SIGSEGV", [13] = "SIGPIPE",
                  [15] = "SIGTERM"}
 
+--- How many nodes a reload has reached.
+function report.renewed(count)
+  return count == 1 and "1 node has new code" or ("%d nodes have new code"):format(count)
+end
+
 --- How a process ended.
 function report.exit(status, signal)
   if signal ~= 0 then

@@ -159,6 +159,17 @@ describe("the commands about a run", function()
       assert.truthy(shows(run, "logs", "demo"):find("[driver/0] a line\n", 1, true))
     end)
 
+    it("show which nodes are paused, and that a node which nobody calls is not just starting", function()
+      shows(run, "pause", "demo", "worker/0")
+      local states = {}
+      for _, node in ipairs(shows_json(run, "nodes", "demo")) do states[node.name] = node.state end
+      shows(run, "resume", "demo", "worker/0")
+      assert.same({["worker/0"] = "paused", ["driver/0"] = "running"}, states)
+      assert.equal("running", shows_json(run, "nodes", "demo")[1].state)
+      for _, stats in ipairs(shows_json(run, "stats", "demo")) do states[stats.node] = stats.state end
+      assert.same({["worker/0"] = "serving", ["driver/0"] = "running"}, states)
+    end)
+
     it("collect garbage", function()
       local memory = shows_json(run, "gc", "demo", "worker/0")
       assert.truthy(memory.after > 0 and memory.before > 0)
@@ -217,7 +228,7 @@ describe("the commands about a run", function()
       end
       assert.equal("9\n9\n", squares())
       write("p.lua", "x + x")
-      assert.truthy(shows(run, "reload", "demo", "worker/0"):find "^1 nodes have new code")
+      assert.truthy(shows(run, "reload", "demo", "worker/0"):find "^1 node has new code")
       assert.equal("6\n9\n", squares())
       write("q.lua", "x + 100")
       assert.equal(2, shows_json(run, "reload", "demo", "q.lua").nodes)

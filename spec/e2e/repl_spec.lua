@@ -121,6 +121,12 @@ describe("lp repl", function()
       end)
     end
 
+    it("does not take its own answers for what nodes have printed", function()
+      local ended = feed "'the answer'\n.launch\nnode 'worker/0':say 'hello'\n.logs\n.logs"
+      ended:expect(0)
+      assert.equal(1, select(2, ended.out:gsub("the answer\n", "")), ended.out)
+    end)
+
     it("looks at a run, and leaves it alone when it ends", function()
       local run = support.run(PROGRAM, {}, {background = true, words = {"--workers=2"}})
       local function beside(text, ...)

@@ -47,7 +47,7 @@ support.placements(describe, "lp run --watch", function(launch_type)
     command:wait_for "[listener/0] first hello joe\n"
     write(command, "p.lua", (SCRIPT:gsub("VERSION", "second")))
     command:wait_for "[listener/0] second hello joe\n"
-    command:wait_for("1 nodes have new code", "err")
+    command:wait_for("1 node has new code", "err")
     command:wait_for "[talker/0] reload\t1\ttrue\n"
     write(command, "p.lua", "local = 5")
     command:wait_for("is not reloaded: ", "err")

@@ -467,7 +467,7 @@ function inspection.reload(session, words)
     file:close()
   end
   local result = session.link:ask_within(40, "reload", name, path, text)
-  local lines = {("%d nodes have new code"):format(result.nodes)}
+  local lines = {require("lp.report").renewed(result.nodes)}
   for _, note in ipairs(result.notes) do lines[#lines + 1] = note end
   return {value = result, text = table.concat(lines, "\n") .. "\n"}
 end

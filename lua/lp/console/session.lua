@@ -138,8 +138,9 @@ local own = {}
 local function loaded(self)
   local program = self.program
   local _, mistake = program:check()
-  return {value = {program = program.name, nodes = #program:all_nodes()},
-          text = ("program %s: %d nodes%s\n"):format(program.name, #program:all_nodes(),
+  local count = #program:all_nodes()
+  return {value = {program = program.name, nodes = count},
+          text = ("program %s: %d node%s%s\n"):format(program.name, count, count == 1 and "" or "s",
                  mistake and "; it cannot be launched: " .. mistake or "; .launch launches it")}
 end
 

@@ -52,6 +52,7 @@ function inspect.pause(node, paused)
   else
     host[paused and "pause" or "resume"](node.id)
   end
+  node.paused = paused or nil -- until this instance has ended
 end
 
 return inspect

@@ -73,6 +73,7 @@ function Node:started()
   local restartable = self.policy.on_failure == "restart" or retrying and retrying.retries > 0
   if not restartable and #(self.record.bundle or "") > KEPT_PACKAGE then self.record.bundle = nil end
   if self.state ~= "starting" then return end
+  self.paused = nil
   set_state(self, "running")
   self.ready:set()
   if self.run.state == "stopping" then self.placement.stop(self) end
