@@ -202,6 +202,21 @@ for _, launch_type in ipairs {"test_mt", "test_mp"} do
       e2e.clean()
     end)
 
+    it("wait_for_stop is true and a blocked waiter released after SIGTERM", function()
+      local script = [[
+        local lp = require "lp"
+        local program = lp.Program "waiters"
+        local up = program:add_node(lp.CourierNode(function() return {ping = function() end} end), "server")
+        for _, wait in ipairs {lp.wait_for_stop, function() return lp.stop_event():wait() end} do
+          program:add_node(lp.LuaNode(function(server) server:ping() print "up" print("stopped", wait()) end, up), "a")
+        end
+        return program]]
+      local command = e2e.run(script, {"--launch", launch_type}, {background = true})
+      command:wait_for "[a/0] up":wait_for "[a/1] up":signal "TERM":finish():expect(143)
+      for i = 0, 1 do contains(("[a/%d] stopped\ttrue\n"):format(i), command.out) end
+      e2e.clean()
+    end)
+
     it("a process that ends badly is a failure with its status", function()
       local run <close> = launch(launch_type, {{"a", function() os.exit(17) end}})
       contains("17", raised(run.wait, run))
