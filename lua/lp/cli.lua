@@ -100,7 +100,7 @@ local run_options = {
 }
 
 local graph_options = {
-  {name = "--format", target = "format", value = "FORMAT",
+  {name = "--format", target = "format", value = "FORMAT", late = true,
    convert = by_rule(options.one_of("text", "dot", "json", "svg")),
    help = "text (the default), dot (for Graphviz), json, or svg (drawn by Graphviz)."},
 }
@@ -200,14 +200,15 @@ local function take(index, list, at)
 end
 
 --- Divides the words after `run` into options, script and the script's words.
--- Only `--lp_…` words are ours after the script, and none after `--`.
+-- Only `--lp_…` words, and options that are `late`, are ours after the script, and none after `--`.
 local function divide(index, list)
   local own, script, rest = {}, nil, {}
   local at, pattern = 1, "^%-."
   while list[at] do
     local word, count = list[at], 1
     if script and word == "--" then pattern = "^$" end
-    if word:find(pattern) then
+    local late = script and pattern ~= "^$" and word:find "^%-%-" and (index[(split(word))] or {}).late
+    if late or word:find(pattern) then
       own[#own + 1], count = take(index, list, at)
     elseif script then
       rest[#rest + 1] = word

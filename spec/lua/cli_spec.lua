@@ -68,6 +68,17 @@ describe("the command line", function()
     ends(2, "Usage: lp COMMAND")
   end)
 
+  it("gave --format behind a script to the script, which took no notice", function()
+    for _, words in ipairs {{"--format", "json"}, {"--format=json"}} do
+      local result = parse("graph", "a.lua", "--n", table.unpack(words))
+      assert.equal("json", result.options.format)
+      assert.same({"--n"}, result.script_args)
+    end
+    assert.same({"--", "--format", "x"}, parse("graph", "a.lua", "--", "--format", "x").script_args)
+    assert.same({"--format", "x"}, parse("run", "a.lua", "--format", "x").script_args)
+    ends(2, "option '--format': expected one of", "graph", "a.lua", "--format", "png")
+  end)
+
   it("takes lp graph with its options, a script and the script's words", function()
     local result = parse("graph", "--format", "json", "a.lua", "--n", "1", "--lp_launch_type=local_mp")
     assert.same({command = "graph", script = "a.lua", script_args = {"--n", "1"},
