@@ -44,13 +44,29 @@ function Address:bind(place)
   self.place = place
 end
 
---- Where the listener is: `"host:port"`.
-function Address:resolve()
+--- Where the listener is, or nil and what is wrong.
+function Address:find()
   if self.place then return self.place end
   if not self.node then
-    error(("%s belongs to no node: call node:allocate(address) before launch"):format(self), 2)
+    return nil, ("%s belongs to no node: call node:allocate(address) before launch"):format(self)
   end
-  error(("%s of %s has no port before launch"):format(self, self.node:describe()), 2)
+  return nil, ("%s of %s has no port before launch"):format(self, self.node:describe())
+end
+
+--- Where the listener is: `"host:port"`.
+function Address:resolve()
+  local place, mistake = self:find()
+  return place or error(mistake, 2)
+end
+
+--- The port that the environment says for the address, or nil; raises a text about one that is none.
+function Address:given_port()
+  local variable = "LP_PORT_" .. (self.name or "")
+  local text = self.name and os.getenv(variable)
+  if not text or text == "" then return nil end
+  local port = text:find "^%d+$" and tonumber(text)
+  if port and port >= 1 and port <= 65535 then return port end
+  error(("the variable %s: expected a port, 1 to 65535, got %q"):format(variable, text), 0)
 end
 
 return address

@@ -81,6 +81,11 @@ local function global_refusal(value)
   end
 end
 
+local function place_of(value)
+  local place, mistake = value:find()
+  return place or error(mistake, 0)
+end
+
 --- What stands in the place of values that cannot be copied; lp.runtime restores them.
 local function replacer(run_id)
   return function(value)
@@ -94,7 +99,7 @@ local function replacer(run_id)
     elseif deferred.is(value) then
       return {kind = "deferred", data = {ctor = value.ctor, args = value.args, where = value.where}}
     elseif address.is(value) then
-      return {kind = "address", data = {name = value.name, place = value:resolve()}}
+      return {kind = "address", data = {name = value.name, place = place_of(value)}}
     elseif type(value) == "userdata" and core.class_of(value) then
       return {kind = "packed", data = {bytes = core.pack(value), class = core.class_of(value)}}
     elseif package.loaded["lp.flags"] and package.loaded["lp.flags"].is(value) then
@@ -404,11 +409,12 @@ local function merge(given)
   return settings
 end
 
+--- Gives every address its port; raises a text.
 local function bind_addresses(program)
   for _, node in ipairs(program:all_nodes()) do
     for _, place in ipairs(node.addresses) do
-      local port = place.name and os.getenv("LP_PORT_" .. place.name)
-      place:bind(port and ("localhost:" .. port) or service():free_port())
+      local port = place:given_port()
+      place:bind(port and ("localhost:%d"):format(port) or service():free_port())
     end
   end
 end
@@ -443,7 +449,8 @@ function launch.launch(program, given)
   if mistake then error("lp.launch: " .. mistake, 2) end
   settings.name = settings.name or program.name
   local run_id = service():new_run(settings.name)
-  bind_addresses(program)
+  local bound, why = pcall(bind_addresses, program)
+  if not bound then error("lp.launch: " .. why, 2) end
   local packed, list = pcall(describe_all, program, run_id, settings)
   if not packed then error("lp.launch: " .. list, 2) end
   program.launched, program.run_id = true, run_id

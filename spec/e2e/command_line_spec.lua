@@ -65,6 +65,24 @@ describe("the command", function()
     end
   end)
 
+  it("takes the port of an address from the environment, and nothing else for one", function()
+    local script = [[
+      local lp = require "lp"
+      local program, address = lp.Program "p", lp.Address "web"
+      local node = lp.LuaNode(function(address) print(address:resolve()) end, address)
+      program:add_node(os.getenv "NOBODY" and node or node:allocate(address), "n")
+      return program]]
+    local function run(variable)
+      return support.start({"run", "SCRIPT"}, {script = script, env = {variable}}):finish()
+    end
+    run("LP_PORT_web=8080"):expect(0, "[n/0] localhost:8080\n")
+    for _, port in ipairs {"http", "0", "65536", "8080x", "-1"} do
+      local words = ('the variable LP_PORT_web: expected a port, 1 to 65535, got "%s"'):format(port)
+      run("LP_PORT_web=" .. port):expect(1, "lp.launch: " .. words)
+    end
+    run("NOBODY=1"):expect(1, "lp.launch: node n/0: lp.Address(\"web\") belongs to no node")
+  end)
+
   it("runs a program from standard input", function()
     local ended = support.start({"run", "-"}, {script = HELLO, input = "<p.lua"}):finish()
     ended:expect(0, "[node/0] hello")
