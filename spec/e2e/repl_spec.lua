@@ -121,6 +121,12 @@ describe("lp repl", function()
       end)
     end
 
+    it("shows no traceback of the engine's own functions for a command that is refused", function()
+      local ended = feed ".launch\nuse nobody/0\n.pause nobody/0":expect(1, "has no node nobody/0")
+      assert.falsy(ended.err:find("traceback", 1, true), ended.err)
+      feed "lp.sleep 'x'":expect(1, "prompt:1: in main chunk")
+    end)
+
     it("does not take its own answers for what nodes have printed", function()
       local ended = feed "'the answer'\n.launch\nnode 'worker/0':say 'hello'\n.logs\n.logs"
       ended:expect(0)

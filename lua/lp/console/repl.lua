@@ -157,12 +157,13 @@ local function error_text(err)
   local text = tostring(err):gsub("^lp/console/%w+%.lua:%d+: ", "") -- no line of the user's
   if text:find "^[^\n]*: interrupted$" then return "interrupted" end -- by Ctrl-C, wherever it was
   if not trace then return text end
-  local lines = {}
+  local lines, theirs = {}, false
   for line in trace:gmatch "[^\n]+" do
     if line:find "lp/console/repl" or line:find "%[C%]: in function 'xpcall'" then break end
     lines[#lines + 1] = line
+    theirs = theirs or line:find "^%s+[^%s[(]" and not line:find "^%s+lp/[%w/]+%.lua:"
   end
-  return #lines > 2 and text .. "\n" .. table.concat(lines, "\n") or text
+  return theirs and #lines > 2 and text .. "\n" .. table.concat(lines, "\n") or text
 end
 
 local Repl = {}
