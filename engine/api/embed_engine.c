@@ -11,10 +11,8 @@
 
 #include "api/embed.h"
 #include "api/embed_run.h"
-#include "base/clock.h"
 #include "base/memory.h"
 #include "runtime/interrupt.h"
-#include "runtime/lines.h"
 
 /* ---- words ------------------------------------------------------------------ */
 

@@ -2,7 +2,6 @@
  * the runs belong to the service; both are asked over rpc as everybody asks them. */
 #include "api/embed_run.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"

@@ -1,7 +1,6 @@
 /* Values of C: a list that is written and read as MessagePack, so that a call's arguments go
  * into the link's buffer, and its results are read there, without an interpreter between. A
  * reader trusts no length it has not compared with the bytes at hand. See lp.h. */
-#include <stdio.h>
 
 #include "api/embed.h"
 #include "base/memory.h"

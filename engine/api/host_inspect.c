@@ -1,6 +1,5 @@
 /* What the policy can ask about nodes of this process; see runtime/inspect.h. */
 #include "api/host_parts.h"
-#include "base/clock.h"
 #include "runtime/inspect.h"
 #include "runtime/interrupt.h"
 

@@ -6,7 +6,6 @@
 #include <lauxlib.h>
 #include <string.h>
 
-#include "runtime/failure.h"
 #include "wire/strings.h"
 
 void methods_note_standard(lua_State *L, rpc *rpc) {

@@ -1,8 +1,6 @@
 /* See native.h. The frames are those of client.c and server.c. */
 #include "rpc/native.h"
 
-#include <string.h>
-
 #include "base/clock.h"
 #include "rpc/connecting.h"
 #include "rpc/hello.h"

@@ -19,7 +19,6 @@
 #include "rpc/server.h"
 #include "rpc/server_small.h"
 #include "runtime/engine.h"
-#include "runtime/failure.h"
 
 enum { PIPE_PATIENCE_NS = 20000, STREAM_PATIENCE_NS = 50000 };
 

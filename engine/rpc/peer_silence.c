@@ -1,7 +1,6 @@
 /* See peer_silence.h. */
 #include "rpc/peer_silence.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"

@@ -2,8 +2,6 @@
 #define _GNU_SOURCE /* memrchr */
 #include "runtime/lines.h"
 
-#include <string.h>
-
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/memory.h"

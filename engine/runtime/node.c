@@ -3,7 +3,6 @@
 
 #include <lauxlib.h>
 #include <lualib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/memory.h"

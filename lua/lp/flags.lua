@@ -316,11 +316,6 @@ function flags.leftover()
   return parse(words_of_script()).unknown
 end
 
---- Forgets all definitions: the script is about to be run again.
-function flags.reset()
-  definitions, called, decided = {}, false, false
-end
-
 --- For the end of the script: decides if only modules have called lp.flags. Scripts that
 -- never call it keep all their words to themselves.
 function flags.finish()

@@ -272,10 +272,6 @@ function service:close_all(notice)
   return stuck
 end
 
-function service:signal_received()
-  return signalled
-end
-
 --- No program runs: the main chunk is ended, or when it is inside of a C function, left.
 local function end_main(number)
   core.command.status(128 + number)
