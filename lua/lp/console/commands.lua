@@ -177,46 +177,7 @@ function commands.logs(session, words, options, write)
   return {value = answer.lines, text = table.concat(lines)}
 end
 
--- ---------------------------------------------------------------- the end
-
-local function done(what, name)
-  return {value = {node = name, done = what}, text = ("node %s was %s\n"):format(name, what)}
-end
-
-function commands.kill(session, words)
-  session.link:ask("kill", words[1])
-  return done("killed", words[1])
-end
-
-function commands.interrupt(session, words)
-  session.link:ask("interrupt", words[1])
-  return done("interrupted", words[1])
-end
-
-function commands.restart(session, words)
-  session.link:ask_within(60, "restart", words[1])
-  return done("restarted", words[1])
-end
-
---- Waits for the end in short steps: the socket goes with the run.
-local function wait_gone(link)
-  repeat
-    local ok, ended = pcall(link.ask, link, "wait", 1)
-    if not ok then
-      local gone = true
-      for _, run in ipairs(runs.list()) do gone = gone and run.id ~= link.id end
-      ended = gone
-    end
-  until ended
-end
-
-function commands.stop(session, _, options)
-  local link = session.link
-  if link.own then link:ask("stop", options.notice, false) else link:ask("stop", options.notice) end
-  wait_gone(link)
-  return {value = {stopped = link.id}, text = ("run %s has ended\n"):format(link.id)}
-end
-
 for name, fn in pairs(require "lp.console.inspection") do commands[name] = fn end
+for name, fn in pairs(require "lp.console.steering") do commands[name] = fn end
 
 return commands

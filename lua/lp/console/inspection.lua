@@ -435,41 +435,4 @@ function inspection.top(session, _, options, write)
   end
 end
 
--- ---------------------------------------------------------------- steering
-
-local function done(what, name)
-  return {value = {node = name, done = what}, text = ("node %s was %s\n"):format(name, what)}
-end
-
-function inspection.pause(session, words)
-  session.link:ask("pause", words[1])
-  return done("paused", words[1])
-end
-
-function inspection.resume(session, words)
-  session.link:ask("resume", words[1])
-  return done("resumed", words[1])
-end
-
---- The first word is a node if it looks like one.
-local function node_and_file(words)
-  if words[1] and (words[2] or words[1]:find "^[%w_.-]+/[%d/]+$") then return words[1], words[2] end
-  return nil, words[1]
-end
-
-function inspection.reload(session, words)
-  local name, path = node_and_file(words)
-  local text
-  if path then
-    local file, mistake = io.open(path)
-    if not file then error("cannot open " .. mistake, 0) end
-    text = file:read "a"
-    file:close()
-  end
-  local result = session.link:ask_within(40, "reload", name, path, text)
-  local lines = {require("lp.report").renewed(result.nodes)}
-  for _, note in ipairs(result.notes) do lines[#lines + 1] = note end
-  return {value = result, text = table.concat(lines, "\n") .. "\n"}
-end
-
 return inspection

@@ -1,0 +1,78 @@
+--- Commands that make nodes and runs do something: wait, go on, end, start again, take new code.
+-- Called as those of lp.console.commands.
+-- @module lp.console.steering
+
+local runs = require "lp.console.runs"
+
+local steering = {}
+
+local function done(what, name)
+  return {value = {node = name, done = what}, text = ("node %s was %s\n"):format(name, what)}
+end
+
+function steering.pause(session, words)
+  session.link:ask("pause", words[1])
+  return done("paused", words[1])
+end
+
+function steering.resume(session, words)
+  session.link:ask("resume", words[1])
+  return done("resumed", words[1])
+end
+
+--- The first word is a node if it looks like one.
+local function node_and_file(words)
+  if words[1] and (words[2] or words[1]:find "^[%w_.-]+/[%d/]+$") then return words[1], words[2] end
+  return nil, words[1]
+end
+
+function steering.reload(session, words)
+  local name, path = node_and_file(words)
+  local text
+  if path then
+    local file, mistake = io.open(path)
+    if not file then error("cannot open " .. mistake, 0) end
+    text = file:read "a"
+    file:close()
+  end
+  local result = session.link:ask_within(40, "reload", name, path, text)
+  local lines = {require("lp.report").renewed(result.nodes)}
+  for _, note in ipairs(result.notes) do lines[#lines + 1] = note end
+  return {value = result, text = table.concat(lines, "\n") .. "\n"}
+end
+
+function steering.kill(session, words)
+  session.link:ask("kill", words[1])
+  return done("killed", words[1])
+end
+
+function steering.interrupt(session, words)
+  session.link:ask("interrupt", words[1])
+  return done("interrupted", words[1])
+end
+
+function steering.restart(session, words)
+  session.link:ask_within(60, "restart", words[1])
+  return done("restarted", words[1])
+end
+
+--- Waits for the end in short steps: the socket goes with the run.
+local function wait_gone(link)
+  repeat
+    local ok, ended = pcall(link.ask, link, "wait", 1)
+    if not ok then
+      local gone = true
+      for _, run in ipairs(runs.list()) do gone = gone and run.id ~= link.id end
+      ended = gone
+    end
+  until ended
+end
+
+function steering.stop(session, _, options)
+  local link = session.link
+  if link.own then link:ask("stop", options.notice, false) else link:ask("stop", options.notice) end
+  wait_gone(link)
+  return {value = {stopped = link.id}, text = ("run %s has ended\n"):format(link.id)}
+end
+
+return steering
