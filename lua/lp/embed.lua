@@ -100,7 +100,9 @@ function embed.launch(_, number, given)
     if given.spin >= 0 then options.spin = given.spin end
     local script = scripts[program]
     launch.script = script.name:match "^@(.*)" -- for `lp ps` and `lp reload`
-    program = launch.launch(program, options)
+    local launched, result = pcall(launch.launch, program, options)
+    if not launched then error(result, 0) end -- no line of the host's is to blame
+    program = result
     scripts[program] = script
   end
   programs[number] = nil

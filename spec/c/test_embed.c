@@ -211,6 +211,7 @@ static void test_scripts_that_are_no_programs(void) {
   lp_launch_options_init(&options);
   options.launch_type = "moon";
   FAILS(lp_program_launch(program, &options, &other), LP_UNKNOWN, "moon");
+  CHECK(strncmp(lp_message(), "lp.launch: ", 11) == 0); /* and no line of the engine's before it */
   lp_program_free(program);
   static const char hosted[] =
       PROGRAM "program:add_node(lp.HostNode 'world', 'world') return program";
