@@ -17,9 +17,11 @@ local function printer()
   return write, lines
 end
 
---- The globals of a text that is evaluated: the node's own, `self` and that `print`.
+--- The globals of a text that is evaluated: the node's own, `self`, `lp` as the node has it, and
+-- that `print`.
 local function environment(write)
-  return setmetatable({self = core.instance(), print = write},
+  local lp = rawget(_G, "lp") or _G.require and _G.require "lp" or nil
+  return setmetatable({self = core.instance(), lp = lp, print = write},
                       {__index = _G, __newindex = _G})
 end
 

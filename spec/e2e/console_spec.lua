@@ -139,6 +139,12 @@ describe("the commands about a run", function()
       assert.equal("nil\n", shows(run, "eval", "demo", "driver/0", "self"))
     end)
 
+    it("have the module in what they evaluate, without a require", function()
+      assert.equal("worker/0\n", shows(run, "eval", "demo", "worker/0", "lp.context().node"))
+      shows(run, "eval", "demo", "worker/0", "lp.sleep(0)")
+      assert.equal("nil\n", shows(run, "eval", "demo", "worker/0", "_G.lp")) -- and leave none behind
+    end)
+
     it("never load bytecode", function()
       refuses(run, "attempt to load a binary chunk", "eval", "demo", "worker/0", "\27Lua")
     end)
