@@ -215,11 +215,16 @@ control["lp.graph"] = function(id)
 end
 
 --- Where another process can call a node.
-control["lp.address"] = function(id, name)
+control["lp.address"] = function(id, name, budget)
   local run = run_of(id)
   local node = node_of(run, name)
   if node.state == "ended" then unavailable(node, why_not(node)) end
-  return service:resolve(node.key, -1)
+  budget = budget or BUDGET
+  local found = core.spawn(service.resolve, service, node.key, -1)
+  local ok, address = pcall(found.result, found, budget > 0 and budget or nil)
+  if ok then return address end
+  if found:cancel() then unavailable(node, ("%s (asked for %g s)"):format(excuse(node), budget)) end
+  error(address, 0)
 end
 
 --- Evaluates a text in a node, see lp.inside.

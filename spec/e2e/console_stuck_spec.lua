@@ -196,6 +196,9 @@ describe("the commands about a run that is in trouble", function()
       for i, words in ipairs(commands) do
         assert(statuses[i] == 1 and complaints[i]:find "^lp: ", ("%s: %s %s"):format(table.concat(words, " "),
                outputs[i], complaints[i]))
+        if words[1] ~= "call" then -- (gc waited ten seconds and said no more than that)
+          assert.truthy(complaints[i]:find("node " .. words[5] .. " cannot answer: ", 1, true), complaints[i])
+        end
       end
       assert.equal("5\n", shows(run, "eval", "demo", "well/0", "2 + 3"))
       assert.equal("5\n", shows(run, "call", "demo", "well/0", "echo", "5"))

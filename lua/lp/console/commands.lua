@@ -141,7 +141,8 @@ function commands.eval(session, words, options)
 end
 
 function commands.gc(session, words, options)
-  local record = session.link:ask_within(within(options), "gc", words[1], within(options))
+  local budget = within(options)
+  local record = session.link:ask_within(budget > 0 and budget + 5 or 0, "gc", words[1], budget)
   return {value = record, text = ("%s: %s before, %s after\n"):format(words[1],
           render.bytes(record.before), render.bytes(record.after))}
 end

@@ -87,7 +87,9 @@ end
 
 --- A client of one of the run's nodes, which need not be of this process.
 function Link:node(name, timeout)
-  local client = core.with(core.client(self:ask("address", name), name), AT_ONCE)
+  local patience = timeout or 10
+  local address = self:ask_within(patience > 0 and patience + 5 or 0, "address", name, patience)
+  local client = core.with(core.client(address, name), AT_ONCE)
   return timeout and core.with(client, {timeout = timeout}) or client
 end
 
