@@ -1,6 +1,8 @@
 /* What the files of the host share: its structure, and what one asks of another. host.c is
  * life, events and output; host_loops.c, host_nodes.c, host_children.c, host_rundirs.c are
- * what it hosts. All of it runs on the service thread unless said otherwise. */
+ * what it hosts; host_routes.c is where output goes, host_journal.c what was printed lately;
+ * host_inspect.c and host_watch.c look at what runs. All of it runs on the service thread unless
+ * said otherwise. */
 #ifndef LP_API_HOST_PARTS_H
 #define LP_API_HOST_PARTS_H
 

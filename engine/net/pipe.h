@@ -25,15 +25,15 @@ buffer *pipe_out(pipe_end *end);
 /* Hands what was appended to the other end's loop. False when that loop is gone or the
  * other end was freed: the caller treats the link as closed; the bytes stay for pipe_unsent. */
 bool pipe_flush(pipe_end *end);
-/* What was appended and not handed over. */
-const uint8_t *pipe_unsent(const pipe_end *end, size_t *length);
-/* Bytes appended here that the other end's loop has not taken up yet. */
 /* The same, but a loop that sleeps is left to sleep until pipe_flush. */
 bool pipe_hand_over(pipe_end *end);
+/* What was appended and not handed over. */
+const uint8_t *pipe_unsent(const pipe_end *end, size_t *length);
 /* Is the other end on another loop? */
 bool pipe_crosses(const pipe_end *end);
 /* Has pipe_flush nothing to do? */
 bool pipe_is_flushed(const pipe_end *end);
+/* Bytes appended here that the other end's loop has not taken up yet. */
 size_t pipe_queued(const pipe_end *end);
 /* Has no faults injected in what this end sends (fault_point.h). */
 void pipe_spare(pipe_end *end);

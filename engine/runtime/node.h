@@ -120,7 +120,7 @@ void node_unref(node *node); /* accepts NULL */
 void node_pause(node *node, bool paused);
 /* Closes tasks (innermost coroutines first), tells on_close, closes the interpreter and
  * frees. Only when no frame of it is on the C stack. `status` and `text` are how it ended:
- * they are told to the engine (engine_ended) and to whoever still calls. */
+ * they are told to the engine (engine_end) and to whoever still calls. */
 void node_close(node *node, lp_status status, const char *text);
 /* Frees a node that never ran and that nobody knows. */
 void node_abort(node *node);

@@ -55,7 +55,7 @@ bool writer_shift(writer *w, size_t from, size_t bytes);
 bool writer_look(writer *w, int index);
 
 /* One more level of nesting, the value at `index` (0: one that is no table of its own). The
- * caller closes it with writer_leave, or tells by writer_refused_within that it was refused.
+ * caller closes it with writer_leave, which is told whether all in it was written.
  *
  * Tables are not compared with those they are in until they are a few levels deep: a
  * cycle comes by there as well, and what is flat pays nothing. */
