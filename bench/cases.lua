@@ -2,8 +2,8 @@
 -- A case: `work` (what, in words), `pinned`, `floor` and `ours` (commands), `field` (of our
 -- line; else ns_per_op), `rate` (many calls: the ratio is of calls per second), `limit` for
 -- the ratio, or without a floor for our figure (at most; `least`: at least), `step` (the
--- limits of step 1 are gated, those of step 2 only shown), `again` (another figure of the run
--- before, if that was of the same command).
+-- limits of step 1 are gated, those of step 2 only shown), `gate` (what is gated where step 2
+-- asks for more), `again` (another figure of the run before, if that was of the same command).
 -- @module cases
 
 local machine = require "machine"
@@ -90,8 +90,8 @@ end
 function cases.rpc(tools)
   local list = {}
   for _, place in ipairs(places) do
-    local first = sequential(tools, place, tools.core, place.gated or place.one[1])
-    if place.gated then first.step = 1 end
+    local first = sequential(tools, place, tools.core, place.one[1])
+    first.gate = place.gated
     add(list, first, "one core")
     add(list, pipelined(tools, place, tools.core, place.one[2]), "one core")
     if not place.flags[1] then

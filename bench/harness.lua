@@ -103,7 +103,7 @@ end
 local function summary(result)
   local case = result.case
   local row = {work = case.work, pinned = case.pinned, unit = case.unit or "ns", rate = case.rate,
-               limit = case.limit, least = case.least, step = case.step,
+               limit = case.limit, least = case.least, step = case.step, gate = case.gate,
                ours = harness.median(result.ours), spread = harness.spread(result.ours)}
   if result.floor[1] then
     row.floor, row.floor_spread = harness.median(result.floor), harness.spread(result.floor)

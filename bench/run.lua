@@ -52,7 +52,7 @@ end
 
 local function missed(rows)
   for _, row in ipairs(rows) do
-    if row.step == 1 and row.met == false then return true end
+    if row.step == 1 and row.met == false or row.gate and row.ratio > row.gate then return true end
   end
   return false
 end
