@@ -110,8 +110,11 @@ static int core_wake(lua_State *L) {
 }
 
 static int core_spawn(lua_State *L) {
-  luaL_checkany(L, 1);
-  rpc_spawn_future(L, lua_gettop(L) - 1);
+  int top = lua_gettop(L);
+  if (!lua_isfunction(L, 1) && luaL_getmetafield(L, 1, "__call") == LUA_TNIL)
+    return luaL_error(L, "lp.spawn: expected a function, got %s", luaL_typename(L, 1));
+  lua_settop(L, top);
+  rpc_spawn_future(L, top - 1);
   return 1;
 }
 

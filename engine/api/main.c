@@ -185,10 +185,15 @@ static int run_command(void) {
     return 1;
   }
   loop->until_empty = true;
+  node_ref(node);
   interrupt_thread(loop);
   while (!list_empty(&loop->nodes)) loop_turn(loop, CLOCK_NEVER);
   interrupt_thread(NULL);
   host_forget_adopted(host);
+  /* An error in a task that the script spawned; the service tells of it. */
+  bool failed = node->end_status != LP_OK && node->end_status != LP_RESOURCE_EXHAUSTED;
+  if (failed && command.status < 0) command.status = 1;
+  node_unref(node);
   int status = leave(host);
   loop_free(loop);
   return status;

@@ -382,7 +382,7 @@ end
 
 --- The program to launch; a list launches its first.
 local function choose(program, level)
-  if type(program) == "table" and not programs.is(program) and programs.is(program[1]) then
+  if type(program) == "table" and not programs.is(program) and programs.is(rawget(program, 1)) then
     if program[2] then
       io.stderr:write(("lp: several programs given, launching the first, %q\n")
                       :format(program[1].name))

@@ -32,10 +32,10 @@ end
 -- @string what the call in words, e.g. `"lp.wait"`
 -- @tparam table schema name -> rule
 -- @param given the table of options, or nil for none
--- @int level as in `error`: 1 is the caller of this function
+-- @int level as in `error`: 1 is the caller of this function, 0 nobody
 -- @treturn table a new table with the values in their final form
 function options.check(what, schema, given, level)
-  level = level + 1
+  if level > 0 then level = level + 1 end
   if given == nil then return {} end
   if type(given) ~= "table" then
     error(what .. ": options must be a table, got " .. options.describe(given), level)

@@ -48,22 +48,34 @@ local function changed_modules()
   return list
 end
 
+--- Calls the chunk as `xpcall` does; `intercept` gets what it launches. What would end the command,
+-- and with it the run, is an error here: os.exit, or a flag that the new script does not know.
+local function call_script(chunk, arguments, intercept)
+  local launch, flags = require "lp.launch", require "lp.flags"
+  local exit, decide, before = os.exit, flags.exit, launch.intercept
+  local function restore() os.exit, flags.exit, launch.intercept = exit, decide, before end -- luacheck: ignore
+  local _ <close> = setmetatable({}, {__close = restore}) -- the task may be closed in the chunk, too
+  function os.exit() -- luacheck: ignore
+    error("os.exit: the script is run again for its new code, and cannot end the run", 2)
+  end
+  function flags.exit(_, text) error((text:gsub("%s+$", "")), 0) end
+  launch.intercept = intercept
+  return table.pack(xpcall(chunk, core.handler, table.unpack(arguments)))
+end
+
 --- Runs the script anew up to the program it returns or launches. Modules that changed are loaded
 -- again; when it raises they are as before.
 local function run_script(name, text, arguments, changed)
-  local launch, programs = require "lp.launch", require "lp.program"
+  local programs = require "lp.program"
   local chunk, message = load(text:gsub("^#", "--#", 1), name, "t")
   if not chunk then error(message, 0) end
   local before, captured, token = {}, nil, {}
   for _, module in ipairs(changed) do before[module], package.loaded[module] = package.loaded[module], nil end
   if package.loaded["lp.flags"] then package.loaded["lp.flags"].reset() end
-  local intercept = launch.intercept
-  function launch.intercept(program)
+  local results = call_script(chunk, arguments, function(program)
     captured = program
     error(token, 0)
-  end
-  local results = table.pack(xpcall(chunk, core.handler, table.unpack(arguments)))
-  launch.intercept = intercept
+  end)
   if results[1] and not captured then captured = results[2] end
   if type(captured) == "table" and not programs.is(captured) then captured = captured[1] end
   local why

@@ -30,6 +30,19 @@ local POPEN = {"popen", [[lp.LuaNode(function()
     pipe:read "a"
   end)]]}
 
+describe("a script", function()
+  teardown(support.clean)
+
+  it("that fails in a task it spawned ends with that error and no guess about memory", function()
+    local ended = support.run([[
+      local lp = require "lp"
+      lp.spawn(function() error "boom in a task" end)
+      lp.sleep(10)]])
+    ended:expect(1, "boom in a task")
+    assert.is_nil(ended:read "err":find("is memory out", 1, true))
+  end)
+end)
+
 support.placements(describe, "a program", function(launch_type)
   local function run(text, words, how)
     words = words or {}

@@ -16,6 +16,15 @@ local function failing_after(seconds, message)
   end)
 end
 
+describe("lp.spawn", function()
+  it("refuses what cannot be called where it is given, and not when the task begins", function()
+    fails_here("lp.spawn: expected a function, got nil", function() lp.spawn(nil) end)
+    fails_here("lp.spawn: expected a function, got number", function() lp.spawn(5) end)
+    local callable = setmetatable({}, {__call = function(_, x) return x + 1 end})
+    assert.equal(3, lp.spawn(callable, 2):result())
+  end)
+end)
+
 describe("lp.gather", function()
   it("returns first results in the order of the futures, and their number", function()
     local r = lp.gather {after(0.03, "a", "more"), after(0.01), after(0.02, "c")}

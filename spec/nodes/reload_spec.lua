@@ -137,6 +137,27 @@ for _, launch_type in ipairs {"test_mt", "test_mp"} do
       end)
     end)
 
+    it("is no way to end the run", function()
+      local text = HEAD .. [[
+        %s
+        local Thing = {}
+        Thing.__index = Thing
+        function Thing.new() return setmetatable({}, Thing) end
+        function Thing:word() return "%s" end
+        return add(lp.CourierNode(Thing))]]
+      with_script(launch_type, text:format("", "old"), function(node, renew)
+        for broken, why in pairs {["os.exit(3)"] = "os.exit: the script is run again",
+                                  ["require 'lp.flags'.exit(2, 'unknown flag --x')"] = "unknown flag --x"} do
+          local ok, err = pcall(renew, text:format(broken, "new"))
+          assert.is_false(ok)
+          support.contains(why, err)
+          assert.equal("old", node:word())
+        end
+        renew(text:format("", "newer"))
+        assert.equal("newer", node:word())
+      end)
+    end)
+
     it("is what a restarted node starts from", function()
       local text = HEAD .. [[
         local Thing = {}
