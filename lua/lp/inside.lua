@@ -17,12 +17,19 @@ local function printer()
   return write, lines
 end
 
+--- The globals of what runs in this node: in a sandbox these are not those of the engine's modules.
+local function globals_here()
+  local kept = package.loaded["lp.kept"] -- by lp.restore
+  return kept and kept.sandbox and kept.sandbox.globals or _G
+end
+
 --- The globals of a text that is evaluated: the node's own, `self`, `lp` as the node has it, and
 -- that `print`.
 local function environment(write)
-  local lp = rawget(_G, "lp") or _G.require and _G.require "lp" or nil
+  local globals = globals_here()
+  local lp = rawget(globals, "lp") or (rawget(globals, "require") or require) "lp"
   return setmetatable({self = core.instance(), lp = lp, print = write},
-                      {__index = _G, __newindex = _G})
+                      {__index = globals, __newindex = globals})
 end
 
 --- The values as the asker's engine can read them; nil for one that cannot travel.

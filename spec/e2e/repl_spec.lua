@@ -127,6 +127,21 @@ describe("lp repl", function()
       feed "lp.sleep 'x'":expect(1, "prompt:1: in main chunk")
     end)
 
+    for _, launch_type in ipairs {"local_mt", "local_mp"} do
+      it("evaluates with the globals of a sandbox where the node is in one: " .. launch_type, function()
+        local script = [[
+          local lp = require "lp"
+          local program = lp.Program "boxed"
+          local function Boxed() seen = 1; return {look = function() return seen end} end
+          program:add_node(lp.CourierNode(Boxed):options{sandbox = {libraries = {"math"}}}, "node")
+          return program]]
+        local ended = feed(table.concat({".launch " .. launch_type, "node 'node/0':look()", "use node/0",
+          "io, lp.Program, math.pi > 3, lp.context().node", "seen", "seen = 2", "self.look()"}, "\n"),
+          nil, {script = script})
+        ended:expect(0, "nil\tnil\ttrue\tnode/0\n1\n2\n")
+      end)
+    end
+
     it("does not take its own answers for what nodes have printed", function()
       local ended = feed "'the answer'\n.launch\nnode 'worker/0':say 'hello'\n.logs\n.logs"
       ended:expect(0)
