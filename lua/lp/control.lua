@@ -308,7 +308,7 @@ control["lp.reload"] = function(id, name, path, text)
   local run = run_of(id)
   if name ~= nil then node_of(run, name) end
   local main = core.with(core.client("main", "main"), {timeout = 30, wait_for_ready = false})
-  return core.ask(main, "lp.reload_script", run.id, name, path, text)
+  return require("lp.evaluation").reload(service.main, main, run.id, name, path, text)
 end
 
 --- While a node is paused none of its tasks runs.

@@ -32,4 +32,16 @@ function evaluation.ask(id, client, text)
   error(answer, 0)
 end
 
+--- Has a main chunk run its script again, see lp.inside. One that computes for ever would keep the
+-- command from ending.
+-- @tparam ?int id the engine's, of the main chunk's node; nil: it cannot be interrupted
+function evaluation.reload(id, client, ...)
+  serial = serial + 1
+  local statement = serial
+  local ok, answer = pcall(core.ask, client, "lp.reload_script", statement, ...)
+  if ok then return answer end
+  if id then core.start(interrupt, id, statement) end
+  error(answer, 0)
+end
+
 return evaluation

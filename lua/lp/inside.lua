@@ -86,7 +86,8 @@ inside["lp.gc"] = function()
 end
 
 --- Of a main chunk: gives nodes it has launched new code, see lp.reload.
-inside["lp.reload_script"] = function(run_id, name, path, text)
+inside["lp.reload_script"] = function(statement, run_id, name, path, text)
+  core.statement(statement)
   local launch = package.loaded["lp.launch"]
   for _, run in ipairs(launch and launch.runs or {}) do
     if run.id == run_id then

@@ -247,6 +247,19 @@ describe("the commands about a run", function()
       shows(run, "stop", "demo")
       run:finish():expect(0)
     end)
+
+    it("interrupt a script that computes for ever when nobody waits for it any more", function()
+      local run = support.run(PROGRAM, {"--launch", launch_type}, {background = true}):wait_for "up"
+      local file = assert(io.open(run.folder .. "/q.lua", "w"))
+      file:write 'print "looping" while true do end'
+      file:close()
+      os.execute(([[cd %s && XDG_RUNTIME_DIR=$PWD/run %s sh -c 'echo $$ >asker; exec "$@"' sh \
+                    %s reload demo q.lua >/dev/null 2>&1 &]]):format(run.folder, run.mark, support.lp()))
+      run:wait_for "looping"
+      os.execute(("kill -9 $(cat %s/asker)"):format(run.folder))
+      shows(run, "stop", "demo")
+      run:finish():expect(0)
+    end)
   end)
 
   support.placements(describe, "that end nodes", function(launch_type)
