@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <lauxlib.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -228,7 +229,15 @@ static bool faults_understood(void) {
 #endif
 }
 
+/* Blocks of messages of some mebibytes are kept for the next ones: to have each mapped anew by
+ * the system costs more than to copy it. For the command only; a host knows better. */
+static void keep_large_blocks(void) {
+  mallopt(M_MMAP_THRESHOLD, 8 << 20);
+  mallopt(M_TRIM_THRESHOLD, 16 << 20);
+}
+
 int main(int argc, char **argv) {
+  keep_large_blocks();
   if (!faults_understood()) return 2;
   command.argc = argc;
   command.argv = argv;

@@ -56,7 +56,7 @@ catalog.commands = {
    help = "Evaluate in a node's interpreter; self is its instance."},
   {name = "top", words = "", least = 0, most = 0,
    options = {{name = "--interval", target = "interval", value = "SECONDS", convert = seconds,
-               help = "Time between two looks (1)."},
+               help = "Time between two looks (3; 1 with --count or off a terminal)."},
               {name = "--count", target = "count", value = "N", convert = whole,
                help = "Look so often; on a terminal until Ctrl-C, else once."}},
    help = "What nodes use: processor, calls a second in and out, pending calls, memory."},

@@ -411,9 +411,11 @@ local function on_terminal()
 end
 
 function inspection.top(session, _, options, write)
-  local span = options.interval or 1
   local before = sample(session)
   local left = options.count or (not options.json and on_terminal() and math.huge or 1)
+  -- A look costs the program some microseconds a node: with hundreds of them, once a second is
+  -- more than a hundredth of a core.
+  local span = options.interval or (left == math.huge and 3 or 1)
   while true do
     local began = core.now()
     core.sleep(span)
