@@ -79,13 +79,13 @@ local function fall_silent(process)
   process.run:touch()
 end
 
---- It answers again, or is gone.
-local function be_heard(process)
+--- It answers again, or its link has gone, and is no silence any more.
+local function be_heard(process, answers)
   local silent = process.silent
   if not silent then return end
   process.silent = nil
   for _, key in ipairs(silent.keys) do tell(process, key, nil) end
-  if process.worker then
+  if answers then
     report.info(("%s: process %d answers again, after %.1f s")
                 :format(names(process), process.pid, core.now() - silent.since))
   end
@@ -111,7 +111,7 @@ local function ask(process, pulse)
     pcall(answer.result, answer, TICK)
     if not answer:done() and pulse:waits(core.now() - since) then fall_silent(process) end
   until answer:done()
-  if pulse:answers() then be_heard(process) end
+  if pulse:answers() then be_heard(process, not answer:exception()) end
 end
 
 --- Watches over a process as long as it has a link. Called in a task of its own.
