@@ -363,7 +363,7 @@ LP_API lp_status lp_host_node(lp_engine *engine, const char *name, const lp_meth
  * caller gave up, or its deadline has passed). When results cannot be sent the caller is told
  * why, and so is the host. */
 LP_API lp_status lp_call_return(lp_call *call, const lp_values *results);
-/* The same with an error; `message` printf-style words. */
+/* The same with an error; `message` its words, taken literally (NULL: those of lp_strerror). */
 LP_API lp_status lp_call_fail(lp_call *call, lp_status status, const char *message);
 LP_API const char *lp_call_method(const lp_call *call); /* the call's; NULL for NULL */
 /* The name of the node that was called, "world/0": one implementation may serve several. */

@@ -98,7 +98,7 @@ static void old_path(const logfile *file, int number, char *out, size_t size) {
 
 /* When that is not possible the file goes on growing: lines are worth more than its size. */
 static void rotate(logfile *file) {
-  char from[PATH_MAX + 8], to[PATH_MAX + 8];
+  char from[PATH_MAX + 16], to[PATH_MAX + 16];
   for (int number = LOGFILE_OLD; number > 0; number--) {
     old_path(file, number - 1, from, sizeof from);
     old_path(file, number, to, sizeof to);
