@@ -144,8 +144,10 @@ local function excuse(node, method)
          "it had not done it in time"
 end
 
---- Calls a reserved method of a node, within `budget` seconds (0: however long it takes).
+--- Calls a reserved method of a node, within `budget` seconds (0: however long it takes). One that
+-- starts is waited for.
 local function ask(node, budget, method, ...)
+  if node.state == "starting" then node.ready:wait(budget > 0 and budget or nil) end
   local why = why_not(node)
   if why then unavailable(node, why) end
   local ok, answer
