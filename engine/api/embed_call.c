@@ -10,6 +10,15 @@
 
 /* ---- clients ---------------------------------------------------------------- */
 
+/* Peers go with the node they belong to, which without memory may end before the engine does. */
+static void let_go(lp_engine *engine, peer *peer) {
+  if (embed_rpc(engine)) peer_unref(peer);
+}
+
+static peer *peer_of(const lp_node *node) {
+  return node && embed_rpc(node->engine) ? node->peer : NULL;
+}
+
 lp_node *embed_node(lp_engine *engine, const char *key, const char *name) {
   rpc *rpc = embed_rpc(engine);
   lp_node *made = rpc ? mem_new(sizeof *made) : NULL;
@@ -31,7 +40,7 @@ lp_node *embed_node(lp_engine *engine, const char *key, const char *name) {
 void lp_node_free(lp_node *node) {
   if (!node) return;
   list_remove(&node->link);
-  peer_unref(node->peer);
+  if (node->peer) let_go(node->engine, node->peer);
   embed_unref(node->engine);
   mem_free(node->name);
   mem_free(node);
@@ -40,7 +49,7 @@ void lp_node_free(lp_node *node) {
 void embed_nodes_close(lp_engine *engine) {
   for (list *link; (link = list_pop(&engine->nodes));) {
     lp_node *node = list_entry(link, lp_node, link);
-    peer_unref(node->peer);
+    let_go(engine, node->peer);
     node->peer = NULL;
   }
 }
@@ -50,15 +59,17 @@ const char *lp_node_name(const lp_node *node) {
 }
 
 size_t lp_node_pending(const lp_node *node) {
-  return node && node->peer ? node->peer->pending_count : 0;
+  const peer *peer = peer_of(node);
+  return peer ? peer->pending_count : 0;
 }
 
 lp_status lp_push_node(lp_values *values, const lp_node *node) {
   uint8_t bytes[3 + UINT8_MAX];
   if (!values || !node)
     return embed_fail(LP_INVALID_ARGUMENT, "lp_push_node: %s is NULL", values ? "node" : "values");
-  if (!node->peer) return embed_fail(LP_FAILED_PRECONDITION, "lp_push_node: the engine is closed");
-  size_t length = client_encode(bytes, sizeof bytes, node->peer);
+  const peer *peer = peer_of(node);
+  if (!peer) return embed_fail(LP_FAILED_PRECONDITION, "lp_push_node: the engine is closed");
+  size_t length = client_encode(bytes, sizeof bytes, peer);
   if (!length) return embed_fail(LP_INVALID_ARGUMENT, "lp_push_node: its name is too long");
   lp_reader reader = {.at = bytes, .end = bytes + length, .left = 1};
   return lp_push_next(values, &reader);
@@ -211,8 +222,7 @@ static lp_status prepare(const lp_node *node, const char *method, const lp_value
   if (strncmp(method, "lp.", 3) == 0)
     return embed_fail(LP_NOT_FOUND, "%s: %s: names that begin with lp. are the engine's", what,
                       method);
-  if (!node->peer || !embed_rpc(node->engine))
-    return embed_fail(LP_FAILED_PRECONDITION, "%s: the engine has ended", what);
+  if (!peer_of(node)) return embed_fail(LP_FAILED_PRECONDITION, "%s: the engine has ended", what);
   *out = (native_call){.method = method, .method_length = strlen(method), .due = CLOCK_NEVER};
   if (!arguments) return LP_OK;
   out->bytes = arguments->bytes.data;
@@ -310,7 +320,7 @@ lp_status embed_ask(lp_engine *engine, const char *key, const char *method,
   embed_bound(engine, call.due);
   lp_status status = wait_call(engine, peer, &call, results);
   embed_bound(engine, CLOCK_NEVER);
-  peer_unref(peer);
+  let_go(engine, peer);
   node *main = status == LP_DEADLINE_EXCEEDED && timeout > 0
                    ? loop_find_node(engine->loop, engine->main)
                    : NULL;
@@ -324,6 +334,6 @@ lp_status embed_send(lp_engine *engine, const char *key, const char *method,
   if (!peer) return LP_RESOURCE_EXHAUSTED;
   native_call call = own_call(method, arguments);
   lp_status status = send_call(engine, peer, &call, answer, user);
-  peer_unref(peer);
+  let_go(engine, peer);
   return status;
 }

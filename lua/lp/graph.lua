@@ -112,17 +112,25 @@ function graph.unavailable(format)
          "on Debian and Ubuntu: apt-get install graphviz"
 end
 
---- A picture of a record, drawn by dot.
-function graph.svg(record)
+--- Has dot draw a text. From a file: a pipe to a dot that has failed would end us with SIGPIPE.
+-- @tparam function use is given the command of a shell that draws, and returns what it came to
+local function with_dot(text, use)
   local path = os.tmpname()
   local _ <close> = setmetatable({}, {__close = function() os.remove(path) end})
   local file = assert(io.open(path, "w"))
-  file:write(formats.dot(record))
-  file:close()
-  local dot = assert(io.popen(("dot -Tsvg '%s'"):format(path), "r"))
-  local picture = dot:read "a"
-  if not dot:close() then error("dot could not draw the graph", 0) end
-  return picture
+  assert(file:write(text))
+  assert(file:close())
+  return use(("dot -Tsvg '%s'"):format(path))
+end
+
+--- A picture of a record, drawn by dot.
+function graph.svg(record)
+  return with_dot(formats.dot(record), function(command)
+    local dot = assert(io.popen(command, "r"))
+    local picture = dot:read "a"
+    if not dot:close() then error("dot could not draw the graph", 0) end
+    return picture
+  end)
 end
 
 --- Writes the graph to stdout; dot does it itself.
@@ -134,9 +142,7 @@ function graph.show(program, format, stdout)
     return true
   end
   stdout:flush()
-  local dot = assert(io.popen("dot -Tsvg", "w"))
-  dot:write(graph.text(program, "dot"))
-  if dot:close() then return true end
+  if with_dot(graph.text(program, "dot"), os.execute) then return true end
   return nil, "dot could not draw the graph"
 end
 

@@ -132,7 +132,7 @@ describe("lp graph", function()
   end
 
   it("has dot draw the svg", function()
-    local fake = [[printf '#!/bin/sh\necho "drawn with $*"; cat\n' >bin/dot; chmod +x bin/dot]]
+    local fake = [[printf '#!/bin/sh\necho "drawn with $1"; cat "$2"\n' >bin/dot; chmod +x bin/dot]]
     local out = shows(PROGRAM .. "return program", {"--format", "svg"}, nil,
                       {before = without_graphviz(fake)})
     assert.equal("drawn with -Tsvg\n" .. shows(PROGRAM .. "return program", {"--format", "dot"}), out)
