@@ -16,6 +16,7 @@ local flags = lp.flags{
   bytes = {32, "Bytes in each call, and in each answer."},
   futures = {false, "Keep the window full with futures instead of tasks."},
   one_loop = {false, "Both nodes share one loop."},
+  timeout = {0.0, "Each call's time-out in seconds; 0: none."},
 }
 
 local Echo = {}
@@ -52,6 +53,7 @@ end
 local function caller(echo, options)
   local work = options.window == 1 and sequence or options.futures and by_futures or by_tasks
   local text = ("x"):rep(options.bytes)
+  if options.timeout > 0 then echo = lp.with(echo, {timeout = options.timeout}) end
   work(echo, text, options.calls // 10 + options.window, options.window) -- warms up
   local start = lp.now()
   work(echo, text, options.calls, options.window)
