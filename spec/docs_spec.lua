@@ -105,6 +105,7 @@ end
 --- What differs from run to run: numbers of runs and processes, times, sizes, and the blanks between columns.
 local function steady(text)
   text = text:gsub("(%a+)%-%d+%-%d+", "%1-N"):gsub("[%d.]+ [mµ]*s%f[^%w]", "TIME"):gsub("%d%d%d%d+", "N")
+  text = text:gsub("(thread +)%d+", "%1N"):gsub("(process +)%d+", "%1N"):gsub("(pid%W+)%d+", "%1N")
   return (text:gsub(" +", " "):gsub(" \n", "\n"))
 end
 
