@@ -234,7 +234,10 @@ describe("lp repl", function()
       end)
       local at = terminal.start({"repl", "demo"}, {beside = run.folder}):wait_prompt "demo>"
       at:line "use worker/0":wait_prompt "demo worker/0>"
-      at:line "os.execute 'sleep 1000'":interrupt():wait_prompt "demo worker/0>"
+      local began = run.folder .. "/began"
+      at:line(("os.execute 'touch %s; sleep 1000'"):format(began))
+      support.until_true("the node hangs", function() return io.open(began) ~= nil end)
+      at:interrupt():wait_prompt "demo worker/0>"
       at:clear():wait_prompt "demo worker/0>":line "self.name":interrupt():wait_prompt "demo worker/0>"
       at:line "use":wait_prompt "demo>"
       at:line(".nodes", "running"):wait_prompt "demo>":press "C-d":wait "ended with status 0"
