@@ -2,6 +2,7 @@
 local lp = require "lp"
 local support = require "spec.nodes.support"
 local raised, contains = support.raised, support.contains
+local node_of, until_node = support.node_of, support.until_node
 
 local Server = {}
 Server.__index = Server
@@ -40,21 +41,6 @@ local function stop_process(pid)
     local all = true
     for state in threads:read("a"):gmatch("%) (%a) ") do all = all and state == "T" end
   until all
-end
-
-local function node_of(run, name)
-  for _, node in ipairs(run:nodes()) do
-    if node.name == name then return node end
-  end
-end
-
-local function until_node(run, name, condition)
-  local node
-  repeat
-    lp.sleep(0.01)
-    node = node_of(run, name)
-  until condition(node)
-  return node
 end
 
 local function until_state(client, wanted)

@@ -2,6 +2,7 @@
 local lp = require "lp"
 local support = require "spec.nodes.support"
 local raised, contains = support.raised, support.contains
+local node_of, until_node = support.node_of, support.until_node
 
 local Worker = {}
 Worker.__index = Worker
@@ -18,25 +19,9 @@ Caller.__index = Caller
 function Caller.new(worker) return setmetatable({worker = worker}, Caller) end
 function Caller:ping() return self.worker:ping() end
 
-local function state_of(run, name)
-  for _, node in ipairs(run:nodes()) do
-    if node.name == name then return node end
-  end
-end
-
---- Waits until a node's record satisfies `condition`.
-local function until_node(run, name, condition)
-  local node
-  repeat
-    lp.sleep(0.01)
-    node = state_of(run, name)
-  until condition(node)
-  return node
-end
-
 --- Fails the worker and waits until it was started again.
 local function fail(run, worker, name)
-  local before = state_of(run, name).restarts
+  local before = node_of(run, name).restarts
   worker.notify:fail()
   return until_node(run, name, function(node) return node.restarts > before and node.state == "running" end)
 end
@@ -111,7 +96,7 @@ support.each(describe, "a node that fails", function(place)
   it("is killed and started again by order", function()
     place(program(often), function(worker, caller, run)
       assert.equal(1, caller:ping())
-      local before = state_of(run, "worker/0").restarts
+      local before = node_of(run, "worker/0").restarts
       run:kill "worker/0"
       local node = until_node(run, "worker/0", function(node)
         return node.restarts > before and node.state == "running"
@@ -126,7 +111,7 @@ support.each(describe, "a node that fails", function(place)
     place(program(), function(worker, caller, run)
       assert.equal(1, caller:ping())
       run:restart "worker/0"
-      local node = state_of(run, "worker/0")
+      local node = node_of(run, "worker/0")
       assert.same({1, 0, "running"}, {node.restarts, node.failures, node.state})
       assert.equal(1, caller:ping())
       run:restart "worker/0"

@@ -74,4 +74,21 @@ function support.contains(part, value)
   assert(text:find(part, 1, true), ("%q does not contain %q"):format(text, part))
 end
 
+--- What a run knows of a node.
+function support.node_of(run, name)
+  for _, node in ipairs(run:nodes()) do
+    if node.name == name then return node end
+  end
+end
+
+--- Waits until a node's record satisfies `condition`, and returns it.
+function support.until_node(run, name, condition)
+  local node
+  repeat
+    lp.sleep(0.01)
+    node = support.node_of(run, name)
+  until condition(node)
+  return node
+end
+
 return support
