@@ -18,6 +18,7 @@ typedef struct host_options {
   bool colour;                      /* of prefixes */
   bool bare;                        /* no prefixes at all: another process adds them */
   void (*on_child)(engine *engine); /* as in engine; or NULL */
+  bool adopts;                      /* orphans become our children, see orphans.h */
   const char *command;              /* for node processes; NULL: this program */
   bool hooked;                      /* as in engine */
   /* Instead of stdout and stderr; on the service thread. `kind` as lp_output_kind; `name` of the

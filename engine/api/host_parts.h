@@ -58,7 +58,8 @@ struct host {
   timer tick;
   timer watch; /* the watchdog's */
   int64_t watched_at;
-  int64_t slice_ns; /* between ticks */
+  int64_t reaped_at; /* orphans were looked for */
+  int64_t slice_ns;  /* between ticks */
   poller_watch *signals;
   bool closing;          /* host_free is at work */
   int64_t said_dropped;  /* when it was last said that log lines were dropped */

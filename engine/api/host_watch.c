@@ -5,10 +5,11 @@
 
 #include "api/host_parts.h"
 #include "base/clock.h"
+#include "process/orphans.h"
 #include "runtime/inspect.h"
 #include "runtime/interrupt.h"
 
-enum { PERIOD_NS = 250000000, LONG_NS = 1000000000, MOST_NUDGES = 4 };
+enum { PERIOD_NS = 250000000, LONG_NS = 1000000000, REAP_NS = 1000000000, MOST_NUDGES = 4 };
 #define LONG_IN_C_NS INT64_C(5000000000) /* when it is not known whether anybody waits */
 
 /* Could somebody on a socket wait for a node of this loop? Its descriptors are not ours to ask. */
@@ -77,6 +78,13 @@ static void nudge(hosted_loop *hosted) {
   }
 }
 
+/* What nodes have left running and has ended since. */
+static void reap(host *host, int64_t now) {
+  if (!host->options.adopts || now - host->reaped_at < REAP_NS) return;
+  host->reaped_at = now;
+  orphans_reap();
+}
+
 /* When it comes late itself the whole process was held up: no loop is to blame for that. */
 static void on_watch(timer *timer) {
   host *host = list_entry(timer, struct host, watch);
@@ -89,6 +97,7 @@ static void on_watch(timer *timer) {
     nudge(hosted);
     if (!hosted->foreign) look_at(host, hosted, now); /* a main chunk may do what it likes */
   }
+  if (!held_up) reap(host, now);
   timer_start(&host->engine.service->timers, timer, now + PERIOD_NS);
 }
 

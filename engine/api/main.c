@@ -58,7 +58,7 @@ static bool take_signals(void) {
 static void on_child(engine *engine) {
   (void)engine;
   pthread_mutex_lock(&command.lock);
-  if (!command.guard.pid && !command.leaving) guard_start(&command.guard);
+  if (!command.guard.child.pid && !command.leaving) guard_start(&command.guard);
   pthread_mutex_unlock(&command.lock);
 }
 
@@ -167,6 +167,7 @@ static int run_command(void) {
   if (terminal_wanted(command.argc, command.argv)) terminal_divert();
   host_options options = {.service = {"lp.service", "boot", "", 0},
                           .colour = colour,
+                          .adopts = true,
                           .signal_fd = command.signals[0],
                           .on_child = on_child,
                           .open = open_command};

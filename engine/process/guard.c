@@ -37,15 +37,19 @@ void guard_start(guard *guard) {
   int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC); /* a reader of ours must not wait for it */
   spawn_request request = {.file = file, .argv = words, .stdout_fd = nowhere, .stderr_fd = nowhere};
   if (nowhere < 0) return;
-  if (spawn_process(&request, &guard->pid, NULL) != LP_OK) guard->pid = 0;
+  pid_t started = 0;
+  awaited_begin();
+  if (spawn_process(&request, &started, NULL) != LP_OK) started = 0;
+  awaited_end(&guard->child, started);
   close(nowhere);
 }
 
 void guard_stop(guard *guard) {
-  if (!guard->pid) return;
-  kill(guard->pid, SIGKILL);
-  while (waitpid(guard->pid, NULL, 0) < 0 && errno == EINTR) continue;
-  guard->pid = 0;
+  if (!guard->child.pid) return;
+  kill(guard->child.pid, SIGKILL);
+  while (waitpid(guard->child.pid, NULL, 0) < 0 && errno == EINTR) continue;
+  awaited_forget(&guard->child);
+  guard->child.pid = 0;
 }
 
 /* Returns when the process has ended. If it is not our parent (any more), it has. */

@@ -4,10 +4,10 @@
 #ifndef LP_PROCESS_GUARD_H
 #define LP_PROCESS_GUARD_H
 
-#include <sys/types.h>
+#include "process/orphans.h"
 
 typedef struct guard {
-  pid_t pid; /* 0: none was needed yet */
+  awaited child; /* pid 0: none was needed yet */
 } guard;
 
 /* Marks our environment, which tells the guard what we have started. Before there are

@@ -2,6 +2,7 @@
 -- stop, ends by itself before it would have been ended.
 
 local core = require "lp.core"
+local support = require "spec.e2e.support"
 
 local lp = os.getenv "LP_COMMAND" or "build/release/lp"
 
@@ -38,5 +39,49 @@ describe("the children of a node", function()
     while left(path) ~= "" and core.now() < deadline do core.sleep(0.05) end
     os.remove(path)
     assert.equal("", left(path))
+  end)
+end)
+
+-- A program that leaves something running at each line it reads, and one whose child ended long ago.
+local leaves = [[
+local lp = require "lp"
+local program = lp.Program "leaves"
+program:add_node(lp.LuaNode(function(folder)
+  local ended <close> = io.popen("echo $$ >" .. folder .. "/held; exit 7")
+  ended:read "a"
+  for round = 1, 2 do
+    for i = 1, 5 do
+      os.execute(("(echo $(exec sh -c 'echo $PPID') >%s/%d.%d) &"):format(folder, round, i))
+    end
+    while not io.open(("%s/round%d"):format(folder, round)) do lp.sleep(0.01) end
+  end
+  print(ended:close())
+  lp.stop()
+end, (...)), "parent")
+return program
+]]
+
+support.placements(describe, "what a node leaves running", function(launch_type)
+  teardown(support.clean)
+
+  it("is reaped when it has ended, while the program runs; what is waited for is not", function()
+    local folder = os.tmpname()
+    os.remove(folder)
+    support.shell("mkdir %s", folder)
+    local command = support.start({"run", "--launch", launch_type, "SCRIPT", folder}, {script = leaves})
+    for round = 1, 2 do
+      support.until_true("five children", function()
+        return support.shell("cat %s/%d.? 2>/dev/null | wc -l", folder, round) == "5"
+      end)
+      for i = 1, 5 do
+        local pid = tonumber(support.shell("cat %s/%d.%d", folder, round, i))
+        support.until_true("the end of " .. pid, function()
+          return support.shell("test -e /proc/%d || echo gone", pid) == "gone"
+        end)
+      end
+      support.shell("touch %s/round%d", folder, round)
+    end
+    command:finish():expect(0, "[parent/0] nil\texit\t7")
+    support.shell("rm -r %s", folder)
   end)
 end)
