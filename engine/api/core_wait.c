@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "rpc/rpc.h"
 #include "runtime/failure.h"
+#include "runtime/seconds.h"
 
 static int core_now(lua_State *L) {
   lua_pushnumber(L, (lua_Number)clock_now() * 1e-9);
@@ -18,19 +19,11 @@ static int wait_over(lua_State *L, int status, lua_KContext context) {
   return 0;
 }
 
-/* When a wait of the seconds at `index` is over; nil: never. (A deadline of the task's call
- * cancels it by a timer of its own.) */
-static int64_t wait_due(lua_State *L, int index) {
-  if (lua_isnoneornil(L, index)) return CLOCK_NEVER;
-  int64_t span = clock_from_seconds(luaL_checknumber(L, index));
-  int64_t now = clock_now();
-  return span > CLOCK_NEVER - now ? CLOCK_NEVER : now + span;
-}
-
+/* A deadline of the task's call cancels it by a timer of its own. */
 static int core_sleep(lua_State *L) {
   luaL_checknumber(L, 1);
-  task *task = task_before_wait(L);
-  return task_yield(L, task, wait_due(L, 1), 0, wait_over);
+  int64_t due = seconds_due(L, 1);
+  return task_yield(L, task_before_wait(L), due, 0, wait_over);
 }
 
 static int core_yield(lua_State *L) {
@@ -62,6 +55,7 @@ static void park_abandon(task *task) {
 
 /* park([seconds]) -> true: wake was called with the token; false: time is up */
 static int core_park(lua_State *L) {
+  int64_t due = seconds_due(L, 1);
   task *task = task_before_wait(L);
   if (task->woken) {
     task->woken = false;
@@ -71,7 +65,7 @@ static int core_park(lua_State *L) {
   }
   task->waiting_for = &parked;
   task->abandon = park_abandon;
-  return task_yield(L, task, wait_due(L, 1), 0, park_over);
+  return task_yield(L, task, due, 0, park_over);
 }
 
 /* The task that the token at index 1 was given to. */

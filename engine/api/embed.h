@@ -63,6 +63,9 @@ bool embed_turn_until(lp_engine *engine, bool (*done)(void *subject), void *subj
 void embed_poll_fini(lp_engine *engine);
 /* CLOCK_NEVER for a negative one. */
 int64_t embed_deadline(double seconds);
+/* Refuses what is no time: NaN, and what is less than 0 unless that has a meaning (`below`).
+ * `what`: "lp_wait: timeout". */
+lp_status embed_check_seconds(double seconds, bool below, const char *what);
 
 /* ---- embed_values.c --------------------------------------------------------- */
 

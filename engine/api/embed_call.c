@@ -235,6 +235,7 @@ lp_status lp_node_call(lp_node *node, const char *method, const lp_values *argum
                        double timeout, lp_answer answer, void *user) {
   native_call call;
   lp_status status = prepare(node, method, arguments, "lp_node_call", &call);
+  if (status == LP_OK) status = embed_check_seconds(timeout, false, "lp_node_call: timeout");
   if (status != LP_OK) return status;
   if (timeout > 0) call.due = embed_deadline(timeout);
   return send_call(node->engine, node->peer, &call, answer, user);
@@ -287,6 +288,7 @@ lp_status lp_node_call_wait(lp_node *node, const char *method, const lp_values *
   native_call call;
   lp_status status = prepare(node, method, arguments, "lp_node_call_wait", &call);
   if (status == LP_OK) status = embed_check_wait(node->engine, "lp_node_call_wait");
+  if (status == LP_OK) status = embed_check_seconds(timeout, false, "lp_node_call_wait: timeout");
   if (status != LP_OK) return status;
   if (timeout > 0) call.due = embed_deadline(timeout);
   return wait_call(node->engine, node->peer, &call, results);

@@ -155,9 +155,12 @@ static lp_status take_options(lp_engine *engine, const lp_engine_options *given)
                       given->size);
   size_t known = given->size < sizeof *given ? given->size : sizeof *given;
   memcpy(&engine->options, given, known);
-  if (!(given->load_timeout >= 0))
-    return embed_fail(LP_INVALID_ARGUMENT, "lp_engine_open: options.load_timeout is %g; 0 or more",
-                      given->load_timeout);
+  const lp_engine_options *taken = &engine->options;
+  lp_status status =
+      embed_check_seconds(taken->load_timeout, false, "lp_engine_open: options.load_timeout");
+  if (status == LP_OK)
+    status = embed_check_seconds(taken->notice, false, "lp_engine_open: options.notice");
+  if (status != LP_OK) return status;
   if (given->threads < 0)
     return embed_fail(LP_INVALID_ARGUMENT, "lp_engine_open: options.threads is %d; 0 or more",
                       given->threads);

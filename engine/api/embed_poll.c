@@ -3,6 +3,7 @@
 #define _GNU_SOURCE /* SIGEV_THREAD_ID */
 #endif
 #include <errno.h>
+#include <math.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -20,9 +21,13 @@
 #endif
 
 int64_t embed_deadline(double seconds) {
-  if (!(seconds >= 0)) return CLOCK_NEVER;
-  int64_t span = clock_from_seconds(seconds), now = clock_now();
-  return span > CLOCK_NEVER - now ? CLOCK_NEVER : now + span;
+  return seconds < 0 ? CLOCK_NEVER : clock_after(seconds);
+}
+
+lp_status embed_check_seconds(double seconds, bool below, const char *what) {
+  if (!isnan(seconds) && (below || seconds >= 0)) return LP_OK;
+  return embed_fail(LP_INVALID_ARGUMENT, "%s is %g; seconds%s", what, seconds,
+                    below ? "" : ", 0 or more");
 }
 
 static struct timespec timespec_of(int64_t ns) {
@@ -157,6 +162,7 @@ static void work(lp_engine *engine, int64_t until) {
 
 lp_status lp_poll(lp_engine *engine, double budget) {
   lp_status status = embed_check_wait(engine, "lp_poll");
+  if (status == LP_OK) status = embed_check_seconds(budget, false, "lp_poll: budget");
   if (status != LP_OK) return status;
   work(engine, budget > 0 ? embed_deadline(budget) : clock_now());
   return LP_OK;
@@ -164,6 +170,7 @@ lp_status lp_poll(lp_engine *engine, double budget) {
 
 lp_status lp_wait(lp_engine *engine, double timeout) {
   lp_status status = embed_check_wait(engine, "lp_wait");
+  if (status == LP_OK) status = embed_check_seconds(timeout, true, "lp_wait: timeout");
   if (status != LP_OK) return status;
   int64_t until = embed_deadline(timeout);
   descriptor_disarm(engine);

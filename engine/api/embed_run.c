@@ -222,6 +222,8 @@ lp_status lp_program_launch(lp_program *program, const lp_launch_options *option
                       what, options->size);
   if (options)
     memcpy(&chosen, options, options->size < sizeof chosen ? options->size : sizeof chosen);
+  status = embed_check_seconds(chosen.notice, true, "lp_program_launch: options.notice");
+  if (status != LP_OK) return status;
   lp_values *given = lp_values_new(), *results = lp_values_new();
   lp_run *made = mem_new(sizeof *made);
   if (made) {
@@ -314,6 +316,7 @@ static bool has_ended(void *subject) {
 lp_status lp_run_wait(lp_run *run, double timeout) {
   lp_status status = check_run(run, "lp_run_wait");
   if (status == LP_OK) status = embed_check_wait(run->engine, "lp_run_wait");
+  if (status == LP_OK) status = embed_check_seconds(timeout, true, "lp_run_wait: timeout");
   if (status != LP_OK) return status;
   if (!embed_turn_until(run->engine, has_ended, run, embed_deadline(timeout)))
     return embed_fail(LP_DEADLINE_EXCEEDED, "lp_run_wait: run %s has not ended", run->id);

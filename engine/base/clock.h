@@ -21,4 +21,10 @@ static inline int64_t clock_from_seconds(double seconds) {
   return seconds <= 0 ? 0 : (int64_t)(seconds * 1e9);
 }
 
+/* The time `seconds` from now. */
+static inline int64_t clock_after(double seconds) {
+  int64_t span = clock_from_seconds(seconds), now = clock_now();
+  return span > CLOCK_NEVER - now ? CLOCK_NEVER : now + span;
+}
+
 #endif

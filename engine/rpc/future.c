@@ -7,6 +7,7 @@
 #include "rpc/future.h"
 #include "rpc/pending.h"
 #include "runtime/failure.h"
+#include "runtime/seconds.h"
 
 typedef enum future_status { PENDING, DONE, FAILED, CANCELLED } future_status;
 
@@ -216,14 +217,12 @@ static int waited(lua_State *L, int status, lua_KContext want) {
 /* Waits for the outcome, `timeout` seconds at most (0 looks only, nil for ever). */
 static int wait_for(lua_State *L, lua_KContext want) {
   future *future = future_check(L);
+  int64_t own = seconds_due(L, 2);
   future->read = true;
   if (future->status != PENDING) return push_outcome(L, future, want);
   task *task = task_before_wait(L);
   int64_t due = task->shield ? CLOCK_NEVER : task->deadline;
-  if (!lua_isnoneornil(L, 2)) {
-    int64_t own = clock_now() + clock_from_seconds(luaL_checknumber(L, 2));
-    if (own < due && own > 0) due = own;
-  }
+  if (own < due) due = own;
   lua_settop(L, 1);
   waiter_add(L, future, task);
   return task_yield(L, task, due, want, waited);

@@ -25,8 +25,8 @@ local function by_rule(rule, prepare)
   end
 end
 
-local function any_number(value)
-  if type(value) == "number" and value == value then return value end
+local function notice(value)
+  if options.seconds(value) then return value end
   return nil, "a number of seconds (0 kills at once, a negative number never kills)"
 end
 
@@ -60,7 +60,7 @@ local run_options = {
    convert = launch_type,
    help = "Where nodes run: local_mt (threads, the default), local_mp (processes), test_mt, test_mp."},
   {name = "--notice", alias = "--lp_termination_notice_secs", target = "notice",
-   value = "SECONDS", convert = by_rule(any_number, tonumber),
+   value = "SECONDS", convert = by_rule(notice, tonumber),
    help = "Time between asking nodes to stop and killing them (default 10; 0: at once; negative: never kill)."},
   {name = "--name", target = "name", value = "NAME", convert = by_rule(options.text),
    help = "Name of the run instead of the program's."},

@@ -32,11 +32,6 @@ end
 
 -- ---------------------------------------------------------------- options
 
-local function any_number(value)
-  if type(value) == "number" and value == value then return value end
-  return nil, "a number of seconds"
-end
-
 local schema = {
   launch_type = function(value)
     local known = require("lp.cli").launch_types
@@ -45,7 +40,7 @@ local schema = {
     end
     return nil, "one of " .. table.concat(known, ", ")
   end,
-  notice = any_number,
+  notice = options.seconds,
   name = options.text,
   threads = options.integer("a whole number, 1 or more", 1),
   spin = options.integer("a whole number of microseconds, 0 or more", 0),
@@ -274,7 +269,7 @@ local wait_schema = {
   labels = label_list,
   return_on_first_completed = options.of_type("boolean", "true or false"),
   raise_error = options.of_type("boolean", "true or false"),
-  timeout = any_number,
+  timeout = options.timeout,
 }
 
 local function check_labels(run, labels, level)

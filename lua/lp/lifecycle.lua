@@ -36,6 +36,7 @@ end
 -- @number[opt] timeout seconds; 0 looks only
 -- @treturn boolean true: it stops; false: the time is over
 function lifecycle.wait_for_stop(timeout)
+  if timeout ~= nil then require("lp.options").check_timeout("lp.wait_for_stop", timeout, 2) end
   return the_event():wait(timeout)
 end
 

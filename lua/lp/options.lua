@@ -106,6 +106,18 @@ end
 --- Time-outs of waits: seconds, 0 polls, leaving it out waits for ever.
 options.timeout = options.number("a number of seconds, 0 or more", 0)
 
+--- Times with which less than 0 has a meaning, too.
+options.seconds = options.number("a number of seconds", -math.huge)
+
+--- The same for a time-out that is a function's argument; nil passes.
+-- @string what the call in words
+-- @int level as in `options.check`
+function options.check_timeout(what, timeout, level)
+  local _, expected = options.timeout(timeout == nil and 0 or timeout)
+  if not expected then return end
+  error(("%s: timeout must be %s, got %s"):format(what, expected, options.describe(timeout)), level + 1)
+end
+
 options.boolean = options.of_type("boolean", "true or false")
 
 --- Options of calls: lp.with and handles. Here a time-out of 0 is none.

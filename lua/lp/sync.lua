@@ -4,7 +4,7 @@
 -- that was handed something and is cancelled before it runs gives it on. Leaving the list
 -- is a to-be-closed variable, which runs however the wait ends: also by a time-out, by
 -- cancellation, and when the whole task is closed.
--- Time-outs are seconds; nil waits for ever, 0 polls.
+-- Time-outs are seconds, 0 or more; nil waits for ever, 0 polls.
 -- @module lp.sync
 
 local core = require "lp.core"
@@ -61,9 +61,10 @@ local function await(entry, timeout)
   return entry.granted or false
 end
 
+--- For a method's argument; the options are loaded for a mistake only.
 local function check_timeout(timeout, what)
-  if timeout == nil or type(timeout) == "number" and timeout == timeout then return end
-  error(what .. ": timeout must be a number of seconds, got " .. tostring(timeout), 3)
+  if timeout == nil or type(timeout) == "number" and timeout >= 0 then return end
+  require("lp.options").check_timeout(what, timeout, 3)
 end
 
 local function check_self(self, class, what)
@@ -72,7 +73,7 @@ local function check_self(self, class, what)
 end
 
 local function polls(timeout)
-  return timeout ~= nil and timeout <= 0
+  return timeout == 0
 end
 
 -- ---------------------------------------------------------------- Event

@@ -464,6 +464,39 @@ static void test_an_engine_with_a_stuck_node_says_which(void) {
   free(fifo);
 }
 
+static void test_what_is_no_time_is_refused(void) {
+  const double nan = strtod("nan", NULL);
+  lp_engine_options wrong;
+  lp_engine_options_init(&wrong);
+  wrong.notice = nan;
+  FAILS(lp_engine_open(&wrong, &engine), LP_INVALID_ARGUMENT, "options.notice is nan; seconds");
+  wrong.notice = -1;
+  FAILS(lp_engine_open(&wrong, &engine), LP_INVALID_ARGUMENT, "options.notice is -1; seconds");
+  wrong.notice = 1;
+  wrong.load_timeout = nan;
+  FAILS(lp_engine_open(&wrong, &engine), LP_INVALID_ARGUMENT, "options.load_timeout is nan");
+  open_engine();
+  lp_program *program = NULL;
+  lp_launch_options options;
+  lp_launch_options_init(&options);
+  OK(lp_program_load_text(engine, "x", echo_program, strlen(echo_program), 0, NULL, &program));
+  options.notice = nan;
+  FAILS(lp_program_launch(program, &options, &run), LP_INVALID_ARGUMENT, "notice is nan; seconds");
+  options.notice = -1; /* never */
+  OK(lp_program_launch(program, &options, &run));
+  lp_program_free(program);
+  lp_node *echo = node_named("echo/0");
+  FAILS(lp_poll(engine, nan), LP_INVALID_ARGUMENT, "lp_poll: budget is nan; seconds, 0 or more");
+  FAILS(lp_poll(engine, -1), LP_INVALID_ARGUMENT, "lp_poll: budget is -1; seconds, 0 or more");
+  FAILS(lp_wait(engine, nan), LP_INVALID_ARGUMENT, "lp_wait: timeout is nan; seconds");
+  FAILS(lp_run_wait(run, nan), LP_INVALID_ARGUMENT, "lp_run_wait: timeout is nan; seconds");
+  FAILS(lp_node_call(echo, "echo", NULL, nan, NULL, NULL), LP_INVALID_ARGUMENT, "timeout is nan");
+  FAILS(lp_node_call_wait(echo, "echo", NULL, -1, NULL), LP_INVALID_ARGUMENT, "timeout is -1");
+  OK(lp_node_call_wait(echo, "echo", NULL, strtod("inf", NULL), NULL));
+  lp_node_free(echo);
+  close_engine();
+}
+
 /* ---- many ------------------------------------------------------------------- */
 
 static void *own_engine(void *argument) {
@@ -569,6 +602,7 @@ int main(void) {
   RUN(test_the_end_of_a_run_is_told);
   RUN(test_what_belongs_to_the_host_is_left_alone);
   RUN(test_an_engine_with_a_stuck_node_says_which);
+  RUN(test_what_is_no_time_is_refused);
   RUN(test_several_engines_in_several_threads);
   RUN(test_interpreters_use_the_allocator_they_are_given);
   RUN(test_starting_and_stopping_leaves_nothing);

@@ -73,6 +73,34 @@ describe("lp.Event", function()
   end)
 end)
 
+describe("times", function()
+  local event, queue, semaphore, future = lp.Event(), lp.Queue(1), lp.Semaphore(0), helper.core.future()
+  queue:put(1)
+  local takers = {
+    ["event:wait"] = function(time) event:wait(time) end,
+    ["queue:get"] = function(time) queue:get(time) end,
+    ["queue:put"] = function(time) queue:put(2, time) end,
+    ["semaphore:acquire"] = function(time) semaphore:acquire(time) end,
+    ["lp.wait_for_stop"] = function(time) lp.wait_for_stop(time) end,
+    ["lp.wait"] = function(time) lp.wait({}, {timeout = time}) end,
+    ["lp.with"] = function(time) lp.with(helper.core.client("x", "x"), {timeout = time}) end,
+    ["result"] = function(time) future:result(time) end,
+    ["exception"] = function(time) future:exception(time) end,
+    ["sleep"] = function(time) lp.sleep(time) end,
+  }
+
+  for name, take in pairs(takers) do
+    it("that are none, NaN or less than 0, are refused by " .. name, function()
+      for _, time in ipairs {0 / 0, -0.5, -math.huge} do
+        local message = helper.failure(take, time)
+        assert.truthy(message:find("^%S*sync_spec.lua:%d+: "), message)
+        assert.truthy(message:find(name, 1, true), message)
+        assert.truthy(message:find("seconds, 0 or more", 1, true), message)
+      end
+    end)
+  end
+end)
+
 describe("lp.Semaphore", function()
   it("gives its permits and then makes wait", function()
     local semaphore = lp.Semaphore(2)
