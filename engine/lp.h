@@ -264,7 +264,8 @@ LP_API void lp_launch_options_init(lp_launch_options *options);
 
 /* Launches; a program can be launched once. `options` NULL: the defaults. Returns when the
  * graph was checked and packed; the nodes start meanwhile. `*out` is ended and freed with
- * lp_run_close. Waits. */
+ * lp_run_close. invalid_argument: an option, or the graph, is not as it must be; the message names
+ * what it is and what it may be. Waits. */
 LP_API lp_status lp_program_launch(lp_program *program, const lp_launch_options *options,
                                    lp_run **out);
 

@@ -101,7 +101,10 @@ function embed.launch(_, number, given)
     local script = scripts[program]
     launch.script = script.name:match "^@(.*)" -- for `lp ps` and `lp reload`
     local launched, result = pcall(launch.launch, program, options)
-    if not launched then error(result, 0) end -- no line of the host's is to blame
+    if not launched then -- no line of the host's is to blame
+      if type(result) == "string" then refuse("invalid_argument", result) end
+      error(result, 0)
+    end
     program = result
     scripts[program] = script
   end

@@ -202,7 +202,7 @@ static void test_scripts_that_are_no_programs(void) {
         "1 arguments");
   static const char empty[] = PROGRAM "return program";
   OK(lp_program_load_text(engine, "x", empty, strlen(empty), 0, NULL, &program));
-  FAILS(lp_program_launch(program, NULL, &other), LP_UNKNOWN, "has no nodes");
+  FAILS(lp_program_launch(program, NULL, &other), LP_INVALID_ARGUMENT, "has no nodes");
   lp_program_free(program);
   OK(lp_program_load_text(engine, "x", echo_program, strlen(echo_program), 0, NULL, &program));
   lp_launch_options options = {0};
@@ -210,13 +210,15 @@ static void test_scripts_that_are_no_programs(void) {
         "lp_launch_options_init");
   lp_launch_options_init(&options);
   options.launch_type = "moon";
-  FAILS(lp_program_launch(program, &options, &other), LP_UNKNOWN, "moon");
+  FAILS(lp_program_launch(program, &options, &other), LP_INVALID_ARGUMENT,
+        "launch_type must be one of local_mt, local_mp, test_mt, test_mp, got \"moon\"");
   CHECK(strncmp(lp_message(), "lp.launch: ", 11) == 0); /* and no line of the engine's before it */
   lp_program_free(program);
   static const char hosted[] =
       PROGRAM "program:add_node(lp.HostNode 'world', 'world') return program";
   OK(lp_program_load_text(engine, "x", hosted, strlen(hosted), 0, NULL, &program));
-  FAILS(lp_program_launch(program, NULL, &other), LP_UNKNOWN, "implements no host node \"world\"");
+  FAILS(lp_program_launch(program, NULL, &other), LP_INVALID_ARGUMENT,
+        "implements no host node \"world\"");
   lp_program_free(program);
   OK(lp_engine_free(engine));
   engine = NULL;
