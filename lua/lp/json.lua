@@ -1,6 +1,7 @@
 --- Lua values as JSON text, for what the command prints.
 -- Keys are sorted, so that the same value always gives the same text. JSON must be valid
--- UTF-8 and knows neither NaN nor infinities: other bytes become U+FFFD, such numbers null.
+-- UTF-8 and knows neither NaN nor infinities: other bytes become U+FFFD, such numbers the texts
+-- "nan", "inf" and "-inf", which nobody takes for a missing value.
 -- @module lp.json
 
 local core = require "lp.core"
@@ -32,7 +33,8 @@ end
 
 --- As few digits as give the same float again.
 local function float_text(value)
-  if value ~= value or value == math.huge or value == -math.huge then return "null" end
+  if value ~= value then return '"nan"' end
+  if value == math.huge or value == -math.huge then return value > 0 and '"inf"' or '"-inf"' end
   local text = ("%.15g"):format(value)
   if tonumber(text) ~= value then text = ("%.17g"):format(value) end
   return text:find("[.e]") and text or text .. ".0"

@@ -23,9 +23,17 @@ describe("JSON text", function()
     end
   end)
 
-  it("has null for nil and for numbers JSON does not know", function()
+  it("has null for nil, and the names of numbers JSON does not know", function()
     gives("null", nil)
-    gives("[null,null,null]", {0 / 0, math.huge, -math.huge})
+    gives('["nan","nan","inf","-inf"]', {0 / 0, -(0 / 0), math.huge, -math.huge})
+  end)
+
+  it("with a number that no float holds is refused, and nothing is made of it", function()
+    local decode = require "lp.json.decode"
+    for _, text in ipairs {"[1, 1e999]", "[1, -1e999]"} do
+      assert.has_error(function() decode(text) end, "a number beyond what a float holds at character 5")
+    end
+    assert.equal(1e308, decode "1e308")
   end)
 
   it("escapes what has to be", function()

@@ -57,7 +57,8 @@ local function number_at(text, at)
   local digits, stop = text:match("^(%-?%d+%.?%d*[eE]?[+-]?%d*)()", at)
   local value = digits and not digits:find "^%-?0%d" and not digits:find "%.$" and tonumber(digits)
   if not value then mistake(at, "expected a value") end
-  return math.type(value) == "integer" and value or value, stop
+  if value == math.huge or value == -math.huge then mistake(at, "a number beyond what a float holds") end
+  return value, stop
 end
 
 local function array_at(text, at, depth)
