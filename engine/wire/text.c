@@ -7,15 +7,31 @@
 
 enum { QUOTED_BYTES = 40, NAME_BYTES = 40, FEW_BYTES = 256, PIECE_BYTES = 8192 };
 
+/* Two words at once, which every processor of today has an instruction for. */
+typedef uint64_t words __attribute__((vector_size(16)));
+
+static inline words load_words(const uint8_t *at) {
+  words loaded;
+  memcpy(&loaded, at, sizeof loaded);
+  return loaded;
+}
+
+/* 32 bytes put together into one. */
+static inline words fold_32(const uint8_t *at) {
+  return load_words(at) | load_words(at + 16);
+}
+
+static inline bool all_ascii(words folded) {
+  return !((folded[0] | folded[1]) & TEXT_HIGH_BITS);
+}
+
 /* Length of the ASCII run at the start, up to 31 bytes less than it is. Bulk strings
- * spend their time here, hence four words at a time. */
+ * spend their time here, hence 64 bytes at a time. */
 static size_t ascii_run(const uint8_t *at, size_t length) {
   size_t passed = 0;
-  for (; length - passed >= 32; passed += 32) {
-    uint64_t words[4];
-    memcpy(words, at + passed, 32);
-    if ((words[0] | words[1] | words[2] | words[3]) & TEXT_HIGH_BITS) break;
-  }
+  while (length - passed >= 64 && all_ascii(fold_32(at + passed) | fold_32(at + passed + 32)))
+    passed += 64;
+  while (length - passed >= 32 && all_ascii(fold_32(at + passed))) passed += 32;
   return passed;
 }
 
@@ -53,21 +69,13 @@ bool text_is_utf8(const char *bytes, size_t length) {
   return true;
 }
 
-/* Two words at once, which every processor of today has an instruction for. */
-typedef uint64_t words __attribute__((vector_size(16)));
-
-static inline words load_words(const char *at) {
-  words loaded;
-  memcpy(&loaded, at, sizeof loaded);
-  return loaded;
-}
-
-/* Are the PIECE_BYTES at `at` all ASCII? Looks at every one of them, whatever comes. */
-static bool piece_is_ascii(const char *at) {
+/* Are the PIECE_BYTES at `bytes` all ASCII? Looks at every one of them, whatever comes. */
+static bool piece_is_ascii(const char *bytes) {
+  const uint8_t *at = (const uint8_t *)bytes;
   words all = {0, 0};
-  for (const char *end = at + PIECE_BYTES; at < end; at += 64)
-    all |= load_words(at) | load_words(at + 16) | load_words(at + 32) | load_words(at + 48);
-  return !((all[0] | all[1]) & TEXT_HIGH_BITS);
+  for (const uint8_t *end = at + PIECE_BYTES; at < end; at += 64)
+    all |= fold_32(at) | fold_32(at + 32);
+  return all_ascii(all);
 }
 
 /* Copies 32 … FEW_BYTES bytes, the last ones together with some before them. */
