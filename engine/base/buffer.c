@@ -22,6 +22,16 @@ void buffer_fini(buffer *buf) {
   *buf = (struct buffer){0};
 }
 
+bool buffer_fill(buffer *buf, const hole *hole) {
+  if (!hole->length) return true;
+  if (!buffer_reserve(buf, hole->length)) return false;
+  uint8_t *place = buf->data + hole->at;
+  memmove(place + hole->length, place, buf->length - hole->at);
+  memcpy(place, hole->bytes, hole->length);
+  buf->length += hole->length;
+  return true;
+}
+
 void buffer_consume(buffer *buf, size_t bytes) {
   if (bytes >= buf->length) {
     buf->length = 0;

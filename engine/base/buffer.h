@@ -22,6 +22,15 @@ void buffer_fini(buffer *buf);
 /* Drops the first `bytes` bytes (at most `length`). */
 void buffer_consume(buffer *buf, size_t bytes);
 
+/* Bytes that belong into a buffer and were left out of it, to be sent from where they are. */
+typedef struct hole {
+  const char *bytes; /* NULL: nothing was left out; else borrowed */
+  size_t length;
+  size_t at; /* the offset in the buffer where they belong */
+} hole;
+/* Puts them in; false as buffer_grow. */
+bool buffer_fill(buffer *buf, const hole *hole);
+
 static inline bool buffer_reserve(buffer *buf, size_t bytes) {
   return buf->capacity - buf->length >= bytes || buffer_grow(buf, bytes);
 }

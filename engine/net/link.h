@@ -27,6 +27,16 @@ static inline bool link_flush(struct link *link) {
   return true;
 }
 
+/* Would it send bytes from where they are at once? Then link_flush_around does. */
+static inline bool link_is_clear(const struct link *link) {
+  return link->stream && stream_is_clear(link->stream);
+}
+
+/* As stream_flush_around. */
+static inline void link_flush_around(struct link *link, const hole *hole) {
+  stream_flush_around(link->stream, hole);
+}
+
 /* Bytes appended that have not left yet. */
 static inline size_t link_queued(const struct link *link) {
   return link->stream ? stream_queued(link->stream) : link->pipe ? pipe_queued(link->pipe) : 0;

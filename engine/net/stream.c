@@ -13,6 +13,7 @@
 #include <netinet/tcp.h>
 #include <stdio.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/fault_point.h"
@@ -36,6 +37,7 @@ struct stream {
   char *peer; /* owned; address in words while connecting */
   buffer out;
   size_t sent; /* bytes of `out` the kernel has taken */
+  size_t torn; /* so many at its beginning end a message whose beginning is not there any more */
   int fd;      /* owned */
   state state;
   bool spared;    /* from faults that are injected */
@@ -91,7 +93,7 @@ static void watch_for(stream *self, bool blocked) {
 /* Empties the out buffer and returns its memory unless it will soon be used again. */
 static void out_clear(stream *self) {
   size_t used = self->out.length, capacity = self->out.capacity;
-  self->sent = self->out.length = 0;
+  self->sent = self->torn = self->out.length = 0;
   if (capacity > KEEP_BUSY_BYTES || (capacity > KEEP_BYTES && used < capacity / 4))
     buffer_fini(&self->out);
 }
@@ -121,27 +123,98 @@ static void send_failed(stream *self, int error) {
   watch_for(self, false);
 }
 
-static void forget_sent(stream *self) {
-  size_t bytes = self->sent;
-  if (self->events.on_forget) bytes = self->events.on_forget(self->owner, self->out.data, bytes);
-  if (bytes) buffer_consume(&self->out, bytes);
-  self->sent -= bytes;
+static size_t smaller(size_t a, size_t b) {
+  return a < b ? a : b;
 }
 
-/* One send. Afterwards the queue is empty, or the stream blocked, or a failure kept. */
-static void write_some(stream *self) {
-  ssize_t count = send_rest(self);
-  if (count < 0 && errno != EAGAIN && errno != EWOULDBLOCK) {
-    send_failed(self, errno);
-    return;
-  }
-  if (count > 0) self->sent += (size_t)count;
+static void forget_sent(stream *self) {
+  size_t torn = smaller(self->torn, self->sent), bytes = self->sent - torn;
+  if (bytes && self->events.on_forget)
+    bytes = self->events.on_forget(self->owner, self->out.data + torn, bytes);
+  bytes += torn;
+  if (bytes) buffer_consume(&self->out, bytes);
+  self->sent -= bytes;
+  self->torn -= torn;
+}
+
+/* After a send: the queue is emptied, or the stream waits. */
+static void after_send(stream *self) {
   if (self->sent == self->out.length) {
     out_clear(self);
     return;
   }
   if (self->sent >= COMPACT_BYTES && self->sent >= self->out.length / 2) forget_sent(self);
   if (!self->blocked) watch_for(self, true);
+}
+
+static bool send_was_refused(ssize_t count) {
+  return count < 0 && errno != EAGAIN && errno != EWOULDBLOCK;
+}
+
+/* One send. Afterwards the queue is empty, or the stream blocked, or a failure kept. */
+static void write_some(stream *self) {
+  ssize_t count = send_rest(self);
+  if (send_was_refused(count)) {
+    send_failed(self, errno);
+    return;
+  }
+  if (count > 0) self->sent += (size_t)count;
+  after_send(self);
+}
+
+/* ---- bytes that are sent from where they are ---- */
+
+enum { PARTS = 3 /* what is before them, they, and what is behind */ };
+
+/* Shortens the parts to `size` bytes together. */
+static void clip(struct iovec parts[PARTS], size_t size) {
+  for (int i = 0; i < PARTS; i++) {
+    parts[i].iov_len = smaller(parts[i].iov_len, size);
+    size -= parts[i].iov_len;
+  }
+}
+
+static ssize_t send_around(const stream *self, const hole *hole) {
+  uint8_t *data = self->out.data;
+  struct iovec parts[PARTS] = {{data + self->sent, hole->at - self->sent},
+                               {(void *)hole->bytes, hole->length},
+                               {data + hole->at, self->out.length - hole->at}};
+  struct msghdr message = {.msg_iov = parts, .msg_iovlen = PARTS};
+  size_t size = self->out.length - self->sent + hole->length;
+  ssize_t count;
+  if (!moves(self, FAULT_STREAM_WRITE, &size)) return -1;
+  clip(parts, size);
+  do {
+    count = sendmsg(self->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  } while (count < 0 && errno == EINTR);
+  return count;
+}
+
+/* Copies in what the socket did not take. If it took some of it, then also all that was before:
+ * nothing is left of the beginning of that message. */
+static void keep_rest(stream *self, const hole *left, size_t taken) {
+  size_t before = left->at - self->sent;
+  if (taken < before || !taken) {
+    buffer_fill(&self->out, left);
+    self->sent += taken;
+    return;
+  }
+  size_t done = smaller(taken - before, left->length);
+  const hole rest = {left->bytes + done, left->length - done, 0};
+  buffer_consume(&self->out, left->at + (taken - before - done));
+  buffer_fill(&self->out, &rest);
+  self->sent = 0;
+  self->torn = self->out.length;
+}
+
+void stream_flush_around(stream *self, const hole *hole) {
+  ssize_t count = send_around(self, hole);
+  int error = send_was_refused(count) ? errno : 0;
+  keep_rest(self, hole, count > 0 ? (size_t)count : 0);
+  if (error)
+    send_failed(self, error);
+  else
+    after_send(self);
 }
 
 static void on_writable(stream *self) {
@@ -322,15 +395,18 @@ buffer *stream_out(stream *self) {
   return &self->out;
 }
 
+bool stream_is_clear(const stream *self) {
+  return self->state == OPEN && !self->failure && !self->blocked;
+}
+
 void stream_flush(stream *self) {
-  if (self->state != OPEN || self->failure || self->blocked || !stream_queued(self)) return;
-  write_some(self);
+  if (stream_is_clear(self) && stream_queued(self)) write_some(self);
 }
 
 const uint8_t *stream_unsent(const stream *self, size_t *length, size_t *sent) {
-  *length = self->out.length;
-  *sent = self->sent;
-  return self->out.data;
+  *length = self->out.length - self->torn;
+  *sent = self->sent - smaller(self->torn, self->sent);
+  return self->out.data + self->torn;
 }
 
 void stream_spare(stream *self) {

@@ -32,8 +32,8 @@ typedef struct stream_events {
   void (*on_close)(void *owner, lp_status status, const char *why);
   /* Everything queued went out after it had not all at once. May be NULL. */
   void (*on_drained)(void *owner);
-  /* `sent` of the bytes at `data` have been sent and are to be forgotten: how many of them
-   * may be, so that what stays begins where a message does. May be NULL: all. */
+  /* `sent` of the bytes at `data`, which begin where a message does, have been sent and are to
+   * be forgotten: how many of them may be, so that this stays so. May be NULL: all. */
   size_t (*on_forget)(void *owner, const uint8_t *data, size_t sent);
 } stream_events;
 
@@ -62,8 +62,15 @@ buffer *stream_out(stream *stream);
  * through on_close from poller_wait, never from within; what is queued then stays for
  * stream_unsent. */
 void stream_flush(stream *stream);
+/* Would stream_flush write at once? */
+bool stream_is_clear(const stream *stream);
+/* As stream_flush, with the bytes of `hole` in their place: what the socket takes of them goes out
+ * from where they are, the rest is copied to the others that wait. The buffer has room for all of
+ * them, the stream is clear, and they are the only ones left out. */
+void stream_flush_around(stream *stream, const hole *hole);
 /* What was appended and not forgotten yet: the bytes and their number; the first `sent` of them
- * went out. For the owner of a stream that has failed. */
+ * went out. The end of a message that began to go out from elsewhere is left away. For the owner
+ * of a stream that has failed. */
 const uint8_t *stream_unsent(const stream *stream, size_t *length, size_t *sent);
 /* Bytes appended and not yet taken by the kernel; 0 once the stream has failed. */
 size_t stream_queued(const stream *stream);

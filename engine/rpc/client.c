@@ -106,15 +106,17 @@ static lp_status write_call(lua_State *L, peer *peer, pending *call, const outgo
   size_t start, at, length;
   const char *method = lua_tolstring(L, what->method, &length);
   int64_t due = what->due;
+  hole hole = {0};
   buffer *out = peer_write_begin(peer, &start);
   if (!out) return fault_set(fault, LP_RESOURCE_EXHAUSTED, "no memory for a call");
   bool timed = call && due != CLOCK_NEVER;
   bool begun = call ? frame_begin_request(out, true, call->id, method, length, timed, &at)
                     : frame_begin_notify(out, true, method, length, false, &at);
   int count = lua_gettop(L) - what->first + 1;
-  lp_status status =
-      begun ? codec_write(L, what->first, count, "argument", &peer->rpc->codec, out, fault)
-            : fault_set(fault, LP_RESOURCE_EXHAUSTED, "no memory for a call");
+  lp_status status = begun
+                         ? codec_write_around(L, what->first, count, "argument", &peer->rpc->codec,
+                                              out, peer_sends_around(peer) ? &hole : NULL, fault)
+                         : fault_set(fault, LP_RESOURCE_EXHAUSTED, "no memory for a call");
   if (status == LP_OK && timed && !hello_put_meta(out, due - clock_now()))
     status = fault_set(fault, LP_RESOURCE_EXHAUSTED, "no memory for a call");
   if (status != LP_OK) {
@@ -122,8 +124,12 @@ static lp_status write_call(lua_State *L, peer *peer, pending *call, const outgo
     return status;
   }
   if (peer->state != PEER_OPEN) return keep_written(peer, call, what, out, start, fault);
-  pending_charge(peer, call, what->meter, out->length - start);
-  peer_write_sent(peer, out, start);
+  size_t bytes = out->length - start + hole.length;
+  if (!peer_write_around(peer, start, &hole)) {
+    peer_write_undo(peer, start);
+    return fault_set(fault, LP_RESOURCE_EXHAUSTED, "no memory for a call");
+  }
+  pending_charge(peer, call, what->meter, bytes);
   return LP_OK;
 }
 

@@ -564,6 +564,24 @@ void peer_write_sent(peer *peer, buffer *out, size_t start) {
   if (peer->state == PEER_OPEN) peer_written(peer);
 }
 
+bool peer_sends_around(const peer *peer) {
+  return peer->state == PEER_OPEN && !peer->foreign && link_is_clear(&peer->wire);
+}
+
+bool peer_write_around(peer *peer, size_t start, const hole *hole) {
+  buffer *out = peer_out(peer);
+  if (!hole->length) {
+    peer_write_sent(peer, out, start);
+    return true;
+  }
+  if (!buffer_reserve(out, hole->length)) return false;
+  frame_end_around(out, start, hole->length);
+  peer->made.bytes += out->length - start + hole->length;
+  peer->frame_start = 0;
+  link_flush_around(&peer->wire, hole);
+  return true;
+}
+
 void peer_write_undo(peer *peer, size_t start) {
   peer->frame_start = 0;
   buffer *out = peer_out(peer);

@@ -147,6 +147,13 @@ void peer_write_end(peer *peer, size_t start);
 void peer_write_sent(peer *peer, buffer *out, size_t start);
 void peer_write_undo(peer *peer, size_t start);
 
+/* May a long string of the frame be left out of `out` (codec_write_around), to be sent at once from
+ * where Lua keeps it? In memory it has to be copied anyway. */
+bool peer_sends_around(const peer *peer);
+/* As peer_write_end for a frame of which `hole` was left out, or nothing. False: memory is out for
+ * what the socket may not take, and nothing was sent. */
+bool peer_write_around(peer *peer, size_t start, const hole *hole);
+
 /* Gives what was written to a loop of this process, which is not woken yet. */
 void peer_hand_over(peer *peer);
 /* A frame more was written: it leaves at the end of the turn, or with PEER_PIECE of them. */

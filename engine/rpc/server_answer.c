@@ -34,12 +34,14 @@ void server_refuse_ended(peer *peer, uint32_t id) {
 
 /* Results as the peer expects them: to an engine always an array; to a foreign peer no
  * result is nil, one is itself. */
-static lp_status put_results(lua_State *L, peer *peer, int first, buffer *out, fault *fault) {
+static lp_status put_results(lua_State *L, peer *peer, int first, buffer *out, hole *hole,
+                             fault *fault) {
   int count = lua_gettop(L) - first + 1;
   codec codec = peer->rpc->codec;
   if (!peer->foreign || count > 1) {
     codec.plain = peer->foreign;
-    return codec_write(L, first, count, "result", &codec, out, fault);
+    if (!peer_sends_around(peer)) hole = NULL;
+    return codec_write_around(L, first, count, "result", &codec, out, hole, fault);
   }
   codec.plain = true;
   if (count == 0) lua_pushnil(L);
@@ -62,18 +64,20 @@ static bool answers_pile_up(lua_State *L, const peer *peer, fault *fault) {
 lp_status server_answer(lua_State *L, call *call, int first, fault *fault) {
   peer *peer = call->peer;
   size_t start, at;
+  hole hole = {0};
   if (answers_pile_up(L, peer, fault)) return fault->status;
   buffer *out = peer_write_begin(peer, &start);
   if (!out || !frame_begin_response(out, !peer->foreign, call->id, false, &at)) {
     if (out) peer_write_undo(peer, start);
     return fault_set(fault, LP_RESOURCE_EXHAUSTED, "out of memory");
   }
-  lp_status status = put_results(L, peer, first, out, fault);
+  lp_status status = put_results(L, peer, first, out, &hole, fault);
+  if (status == LP_OK && !peer_write_around(peer, start, &hole))
+    status = fault_set(fault, LP_RESOURCE_EXHAUSTED, "out of memory");
   if (status != LP_OK) {
     peer_write_undo(peer, start);
     return status;
   }
-  peer_write_end(peer, start);
   call->failed = false;
   return LP_OK;
 }

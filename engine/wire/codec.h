@@ -61,6 +61,14 @@ typedef struct codec {
 lp_status codec_write(lua_State *L, int first, int count, const char *what, const codec *codec,
                       buffer *out, fault *fault);
 
+enum { CODEC_HOLE_LEAST = 64 * 1024 /* bytes of a string that is worth a send of its own */ };
+
+/* The same, but one string of CODEC_HOLE_LEAST bytes or more may be left out of the bytes: `hole`,
+ * which is empty before, then says where it belongs. It is Lua's, and there until anything of the
+ * state runs; what needs all bytes fills it (buffer_fill). NULL: as codec_write. */
+lp_status codec_write_around(lua_State *L, int first, int count, const char *what,
+                             const codec *codec, buffer *out, hole *hole, fault *fault);
+
 /* Appends the one value at `index`, without an array around it; else as codec_write. A
  * refusal begins with `what` alone: "error: .data: cannot send a function". */
 lp_status codec_write_value(lua_State *L, int index, const char *what, const codec *codec,

@@ -7,7 +7,7 @@ enum { EXT_HEAD = 3 /* of an extension below 256 bytes */ };
 
 /* EXT_HEAD bytes were reserved at `start`. */
 static bool close_object(writer *w, size_t start) {
-  size_t length = writer_offset(w) - start - EXT_HEAD;
+  size_t length = writer_offset(w) - start - EXT_HEAD + writer_left_out(w, start);
   size_t more = length <= UINT8_MAX ? 0 : length <= UINT16_MAX ? 1 : 3;
   if (more && !writer_shift(w, start + EXT_HEAD, more)) return false;
   uint8_t *head = w->out->data + start;
@@ -25,6 +25,7 @@ static bool close_object(writer *w, size_t start) {
  * may run anything, so `out` is handed over complete and taken back with suspicion. */
 static int call_pack(writer *w, int index) {
   lua_State *L = w->L;
+  if (!writer_keeps_all(w)) return -1;
   int top = lua_gettop(L) - 1;
   size_t length = w->out->length = writer_offset(w);
   lua_pushvalue(L, index);
@@ -84,6 +85,7 @@ bool write_object(writer *w, int index) {
 
 /* Lets the engine write its own kinds; it appends to `out` itself. */
 static bool write_foreign(writer *w, int index) {
+  if (!writer_keeps_all(w)) return false;
   size_t length = w->out->length = writer_offset(w);
   bool written = w->rules->hooks.write_userdata(w->L, index, w->out);
   if (!written) w->out->length = length;

@@ -36,7 +36,7 @@ void writer_reload(writer *w, size_t length) {
 
 bool writer_grow(writer *w, size_t bytes) {
   size_t length = writer_offset(w);
-  if (bytes > w->ceiling - length) return writer_too_large(w, length - w->start + bytes);
+  if (bytes > w->ceiling - length) return writer_too_large(w, writer_bytes(w) + bytes);
   w->out->length = length;
   if (!buffer_reserve(w->out, bytes)) return refusal_message(&w->refused, "out of memory");
   writer_reload(w, length);
@@ -48,14 +48,35 @@ bool writer_shift(writer *w, size_t from, size_t bytes) {
   uint8_t *data = w->out->data + from;
   memmove(data + bytes, data, (size_t)(w->at - data));
   w->at += bytes;
+  if (writer_left_out(w, from)) w->hole->at += bytes;
   return true;
+}
+
+bool writer_keeps_all(writer *w) {
+  w->starts_over = w->left_out > 0;
+  w->hole = NULL;
+  return !w->starts_over;
 }
 
 /* ---- scalars ---------------------------------------------------------------- */
 
+/* Writes the head alone: what it is the head of takes of the room there is for the message. */
+static void leave_out(writer *w, const char *bytes, size_t length) {
+  w->at = text_is_utf8(bytes, length) ? token_put_str(w->at, (uint32_t)length)
+                                      : token_put_bin(w->at, (uint32_t)length);
+  w->left_out = length;
+  w->ceiling -= length;
+  *w->hole = (hole){bytes, length, writer_offset(w)};
+  writer_reload(w, w->hole->at);
+}
+
 /* A string so long that the heads of text and bytes have the same length. */
 static void put_long_string(writer *w, const char *bytes, size_t length) {
   uint8_t *head = w->at;
+  if (length >= CODEC_HOLE_LEAST && w->hole && !w->left_out) {
+    leave_out(w, bytes, length);
+    return;
+  }
   w->at = token_put_str(head, (uint32_t)length);
   if (!text_copy(w->at, bytes, length)) token_put_bin(head, (uint32_t)length);
   w->at += length;
@@ -70,7 +91,7 @@ static void put_short_string(writer *w, const char *bytes, size_t length) {
 }
 
 static bool room_for_string(writer *w, size_t length) {
-  if (length > w->limit) return writer_too_large(w, writer_offset(w) - w->start + length);
+  if (length > w->limit) return writer_too_large(w, writer_bytes(w) + length);
   return writer_room(w, length + TOKEN_HEAD_MAX);
 }
 
@@ -113,7 +134,7 @@ static bool write_nil(writer *w) {
 }
 
 bool write_array_head(writer *w, lua_Unsigned count) {
-  if (count > w->limit) return writer_too_large(w, writer_offset(w) - w->start + (size_t)count);
+  if (count > w->limit) return writer_too_large(w, writer_bytes(w) + (size_t)count);
   if (!writer_room(w, TOKEN_HEAD_MAX)) return false;
   w->at = token_put_array(w->at, (uint32_t)count);
   return true;
@@ -246,6 +267,7 @@ static bool write_other_pairs(writer *w, map *m, lua_Unsigned done) {
  * of a deep table would add up. */
 static bool write_mixed(writer *w, int index, size_t start, lua_Unsigned count, lua_Unsigned done) {
   map m = {index, lua_gettop(w->L) + 1, done};
+  if (writer_left_out(w, start) && !writer_keeps_all(w)) return false;
   uint8_t *values = token_put_map(w->out->data + start, (uint32_t)count); /* as long */
   if (!insert_keys(w, (size_t)(values - w->out->data), done)) return false;
   if (!write_other_pairs(w, &m, done)) return false;
@@ -365,7 +387,7 @@ bool write_value(writer *w, int index) {
 /* ---- the whole message ------------------------------------------------------ */
 
 /* Assigns the fields one by one: clearing the whole costs more than a small message. */
-static void writer_init(writer *w, lua_State *L, const codec *rules, buffer *out) {
+static void writer_init(writer *w, lua_State *L, const codec *rules, buffer *out, hole *hole) {
   w->L = L;
   w->rules = rules;
   w->out = out;
@@ -375,12 +397,15 @@ static void writer_init(writer *w, lua_State *L, const codec *rules, buffer *out
   w->depth = w->unwatched = 0;
   w->depth_max = rules->limits.depth < WRITER_DEPTH_MAX ? rules->limits.depth : WRITER_DEPTH_MAX;
   w->cycle = -1;
+  w->hole = hole;
+  w->left_out = 0;
+  w->starts_over = false;
   refusal_init(&w->refused);
   writer_reload(w, out->length);
 }
 
 static bool within_limit(writer *w) {
-  size_t bytes = writer_offset(w) - w->start;
+  size_t bytes = writer_bytes(w);
   return bytes <= w->limit || writer_too_large(w, bytes);
 }
 
@@ -398,32 +423,46 @@ static lp_status commit(writer *w) {
   return LP_OK;
 }
 
-/* Takes back what was written; `place` says which of the values was refused. */
-static lp_status roll_back(writer *w, int top, const char *place, fault *why) {
+static void take_back(writer *w, int top) {
   lua_settop(w->L, top);
   w->out->length = smaller(w->start, w->out->length);
+}
+
+/* Takes back what was written; `place` says which of the values was refused. */
+static lp_status roll_back(writer *w, int top, const char *place, fault *why) {
+  take_back(w, top);
   return refusal_report(&w->refused, place, why);
 }
 
-lp_status codec_write(lua_State *L, int first, int count, const char *what, const codec *rules,
-                      buffer *out, fault *why) {
+lp_status codec_write_around(lua_State *L, int first, int count, const char *what,
+                             const codec *rules, buffer *out, hole *hole, fault *why) {
   if (count > rules->limits.values)
     return fault_set(why, LP_RESOURCE_EXHAUSTED, "too many values: %d %ss > limit %d", count, what,
                      rules->limits.values);
   writer w;
   char place[PLACE_TEXT];
   int number, top = lua_gettop(L);
-  writer_init(&w, L, rules, out);
+  writer_init(&w, L, rules, out, hole);
   if (write_values(&w, first, count, &number)) return commit(&w);
+  if (hole) *hole = (struct hole){0};
+  if (w.starts_over) {
+    take_back(&w, top);
+    return codec_write(L, first, count, what, rules, out, why);
+  }
   snprintf(place, sizeof place, "%s %d", what, number);
   return roll_back(&w, top, place, why);
+}
+
+lp_status codec_write(lua_State *L, int first, int count, const char *what, const codec *rules,
+                      buffer *out, fault *why) {
+  return codec_write_around(L, first, count, what, rules, out, NULL, why);
 }
 
 lp_status codec_write_value(lua_State *L, int index, const char *what, const codec *rules,
                             buffer *out, fault *why) {
   writer w;
   int top = lua_gettop(L);
-  writer_init(&w, L, rules, out);
+  writer_init(&w, L, rules, out, NULL);
   if (write_value(&w, lua_absindex(L, index)) && within_limit(&w)) return commit(&w);
   return roll_back(&w, top, what, why);
 }

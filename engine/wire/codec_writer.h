@@ -27,6 +27,9 @@ typedef struct writer {
   int depth, depth_max;  /* tables that are open now */
   int unwatched;         /* down to this depth a table may be opened without a look */
   int cycle;             /* depth whose table contained itself, or -1 */
+  hole *hole;            /* for a string to be left out; NULL: none may be */
+  size_t left_out;       /* its length */
+  bool starts_over;      /* it cannot be left out after all */
   refusal refused;
   int open[WRITER_DEPTH_MAX];                 /* stack indices of the open tables, 0 for none */
   const void *identity[WRITER_DEPTH_MAX + 1]; /* of those that were looked at */
@@ -34,6 +37,11 @@ typedef struct writer {
 
 static inline size_t writer_offset(const writer *w) {
   return (size_t)(w->at - w->out->data);
+}
+
+/* Bytes of the message so far. */
+static inline size_t writer_bytes(const writer *w) {
+  return writer_offset(w) - w->start + w->left_out;
 }
 
 /* The slow half of writer_room. */
@@ -48,6 +56,17 @@ static inline bool writer_room(writer *w, size_t bytes) {
 
 /* Moves everything from offset `from` on by `bytes`, for a header longer than was reserved. */
 bool writer_shift(writer *w, size_t from, size_t bytes);
+
+/* ---- a string that is left out -------------------------------------------------- */
+
+/* Bytes left out behind the offset `from`. */
+static inline size_t writer_left_out(const writer *w, size_t from) {
+  return w->left_out && w->hole->at > from ? w->left_out : 0;
+}
+
+/* What comes next needs the bytes as they will be, or runs what may free strings: from here on
+ * nothing is left out. False: something was, and the message is written once more. */
+bool writer_keeps_all(writer *w);
 
 /* ---- nesting (codec_nest.c) --------------------------------------------------- */
 

@@ -244,11 +244,14 @@ bool frame_begin_response(buffer *out, bool wrapped, uint32_t id, bool failed, s
   return true;
 }
 
-void frame_end(buffer *out, bool wrapped, size_t start) {
-  if (!wrapped) return;
+void frame_end_around(buffer *out, size_t start, size_t left_out) {
   uint8_t *prefix = out->data + start;
-  size_t length = out->length - start - FRAME_PREFIX;
+  size_t length = out->length - start - FRAME_PREFIX + left_out;
   *token_put_32(prefix, 0xc9, (uint32_t)length) = CODEC_EXT_FRAME;
+}
+
+void frame_end(buffer *out, bool wrapped, size_t start) {
+  if (wrapped) frame_end_around(out, start, 0);
 }
 
 bool frame_put_nil(buffer *out) {

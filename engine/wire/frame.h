@@ -64,6 +64,8 @@ bool frame_begin_response(buffer *out, bool wrapped, uint32_t id, bool failed, s
 bool frame_put_nil(buffer *out);
 /* Patches the length of the frame that began at `start`. */
 void frame_end(buffer *out, bool wrapped, size_t start);
+/* The same for a wrapped frame of which so many bytes were left out of `out` (struct hole). */
+void frame_end_around(buffer *out, size_t start, size_t left_out);
 
 /* Small writers for bodies made in C: one MessagePack value each, shortest form. */
 bool frame_put_array(buffer *out, uint32_t count);

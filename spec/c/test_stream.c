@@ -290,6 +290,87 @@ static void large_reads_go_where_the_owner_says(void) {
   tear_down();
 }
 
+/* --- bytes that are sent from where they are --- */
+
+/* Bytes `from` … `from + count` of the pattern; the caller frees them. */
+static char *pattern_new(size_t from, size_t count) {
+  char *bytes = malloc(count);
+  for (size_t i = 0; i < count; i++) bytes[i] = (char)(uint8_t)((from + i) * 31 + (from + i) / 251);
+  return bytes;
+}
+
+/* Sends a pattern of three parts of which the middle one is left out of the buffer. */
+static void flush_around(peer *one, size_t before, size_t middle, size_t behind) {
+  char *bytes = pattern_new(before, middle);
+  append_pattern(one, 0, before);
+  append_pattern(one, before + middle, behind);
+  CHECK(buffer_reserve(stream_out(one->stream), middle));
+  const hole hole = {bytes, middle, before};
+  stream_flush_around(one->stream, &hole);
+  memset(bytes, '?', middle); /* nobody looks at them any more */
+  free(bytes);
+}
+
+static void passes_around(size_t buffer_bytes, size_t before, size_t middle, size_t behind) {
+  set_up();
+  open_pair(buffer_bytes);
+  CHECK(stream_is_clear(ends[0].stream));
+  flush_around(&ends[0], before, middle, behind);
+  append_pattern(&ends[0], before + middle + behind, 1000);
+  stream_flush(ends[0].stream);
+  size_t total = before + middle + behind + 1000;
+  WAIT_FOR(ends[1].got.length == total);
+  CHECK(got_pattern(&ends[1], total));
+  WAIT_FOR(stream_is_clear(ends[0].stream) && !stream_queued(ends[0].stream));
+  CHECK(stream_out(ends[0].stream)->capacity <= 1 << 16);
+  tear_down();
+}
+
+static void bytes_elsewhere_go_out_in_their_place(void) {
+  static const size_t sizes[] = {0, 1, 20, 5000, 300000, 3 << 20};
+  enum { SIZES = sizeof sizes / sizeof *sizes };
+  for (int buffer = 0; buffer < 2; buffer++)
+    for (int before = 0; before < SIZES - 1; before++)
+      for (int middle = 1; middle < SIZES; middle++)
+        passes_around(buffer ? 4096 : 1 << 20, sizes[before], sizes[middle], sizes[before]);
+}
+
+/* What a stream that failed still has begins where a message does. */
+static void the_rest_of_what_began_elsewhere_is_no_message(void) {
+  size_t length, sent;
+  set_up();
+  open_pair(4096);
+  flush_around(&ends[0], 20, 1 << 20, 5);
+  CHECK(!stream_is_clear(ends[0].stream) && stream_queued(ends[0].stream) > 0);
+  stream_unsent(ends[0].stream, &length, &sent);
+  CHECK(length == 0 && sent == 0);
+  CHECK(buffer_append(stream_out(ends[0].stream), "the next", 8));
+  const uint8_t *unsent = stream_unsent(ends[0].stream, &length, &sent);
+  CHECK(length == 8 && sent == 0 && !memcmp(unsent, "the next", 8));
+  let_go(&ends[1]);
+  WAIT_FOR(ends[0].closes == 1);
+  unsent = stream_unsent(ends[0].stream, &length, &sent);
+  CHECK(length == 8 && sent == 0 && !memcmp(unsent, "the next", 8));
+  tear_down();
+}
+
+/* Nothing went out: all of it may go out on another link. */
+static void what_could_not_begin_is_kept_whole(void) {
+  size_t length, sent;
+  set_up();
+  open_pair(0);
+  let_go(&ends[1]);
+  flush_around(&ends[0], 20, 100000, 5);
+  CHECK(ends[0].closes == 0 && !stream_is_clear(ends[0].stream));
+  const uint8_t *unsent = stream_unsent(ends[0].stream, &length, &sent);
+  CHECK(length == 100025 && sent == 0);
+  char *whole = pattern_new(0, 100025);
+  CHECK(!memcmp(unsent, whole, 100025));
+  free(whole);
+  WAIT_FOR(ends[0].closes == 1);
+  tear_down();
+}
+
 /* --- ends --- */
 
 static void the_end_comes_after_the_data(void) {
@@ -721,6 +802,9 @@ int main(void) {
   RUN(both_directions_at_once);
   RUN(pieces_of_one_byte_arrive_in_order);
   RUN(large_reads_go_where_the_owner_says);
+  RUN(bytes_elsewhere_go_out_in_their_place);
+  RUN(the_rest_of_what_began_elsewhere_is_no_message);
+  RUN(what_could_not_begin_is_kept_whole);
   RUN(the_end_comes_after_the_data);
   RUN(unflushed_bytes_are_sent_when_freed);
   RUN(writing_to_a_peer_that_is_gone_reports_from_the_poller);

@@ -3,6 +3,7 @@ local lp = require "lp"
 local support = require "spec.nodes.support"
 local raised, contains = support.raised, support.contains
 local node_of, until_node = support.node_of, support.until_node
+local stop_process = support.stop_process
 
 local Server = {}
 Server.__index = Server
@@ -32,16 +33,6 @@ function Caller.new(server, options)
 end
 function Caller:call(...) return lp.call(self.server, ...) end
 function Caller:state() return lp.connection_state(self.server) end
-
---- Stops a process. The signal is sent when `kill` returns, but a thread of it may still run.
-local function stop_process(pid)
-  assert(os.execute("kill -STOP " .. pid))
-  repeat
-    local threads <close> = io.popen(("cat /proc/%d/task/*/stat"):format(pid))
-    local all = true
-    for state in threads:read("a"):gmatch("%) (%a) ") do all = all and state == "T" end
-  until all
-end
 
 local function until_state(client, wanted)
   repeat lp.sleep(0.01) until lp.connection_state(client) == wanted

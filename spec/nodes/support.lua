@@ -91,4 +91,14 @@ function support.until_node(run, name, condition)
   return node
 end
 
+--- Stops a process. The signal is sent when `kill` returns, but a thread of it may still run.
+function support.stop_process(pid)
+  assert(os.execute("kill -STOP " .. pid))
+  repeat
+    local threads <close> = io.popen(("cat /proc/%d/task/*/stat"):format(pid))
+    local all = true
+    for state in threads:read("a"):gmatch("%) (%a) ") do all = all and state == "T" end
+  until all
+end
+
 return support
