@@ -5,16 +5,24 @@
 
 enum { BUFFER_FIRST = 256 };
 
-bool buffer_grow(buffer *buf, size_t bytes) {
-  if (bytes > SIZE_MAX - buf->length) return false;
-  size_t needed = buf->length + bytes;
-  size_t capacity = buf->capacity ? buf->capacity : BUFFER_FIRST;
-  while (capacity < needed) capacity = capacity > SIZE_MAX / 2 ? needed : capacity * 2;
+static bool resize(buffer *buf, size_t capacity) {
   uint8_t *data = mem_realloc(buf->data, capacity);
   if (!data) return false;
   buf->data = data;
   buf->capacity = capacity;
   return true;
+}
+
+bool buffer_grow(buffer *buf, size_t bytes) {
+  if (bytes > SIZE_MAX - buf->length) return false;
+  size_t needed = buf->length + bytes;
+  size_t capacity = buf->capacity ? buf->capacity : BUFFER_FIRST;
+  while (capacity < needed) capacity = capacity > SIZE_MAX / 2 ? needed : capacity * 2;
+  return resize(buf, capacity);
+}
+
+bool buffer_grow_exactly(buffer *buf, size_t bytes) {
+  return bytes <= SIZE_MAX - buf->length && resize(buf, buf->length + bytes);
 }
 
 void buffer_fini(buffer *buf) {

@@ -17,6 +17,8 @@ typedef struct buffer {
 /* Makes room for `bytes` more behind `length`; false when memory is out (the
  * buffer is then unchanged). The slow half of buffer_reserve. */
 bool buffer_grow(buffer *buf, size_t bytes);
+/* The same without room for more than that: when it is known how much there will be. */
+bool buffer_grow_exactly(buffer *buf, size_t bytes);
 /* Releases the memory and leaves an empty buffer that may be used again. */
 void buffer_fini(buffer *buf);
 /* Drops the first `bytes` bytes (at most `length`). */

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/adopted.h"
 #include "base/memory.h"
 
 /* The address sanitizer should see every block. Compilers have two ways of telling that it is on.
@@ -154,6 +155,43 @@ static void give(slabs *slabs, void *block) {
   if (--home->used == 0) slab_release(slabs, home);
 }
 
+/* ---- large blocks ------------------------------------------------------------- */
+
+void slabs_offer(slabs *slabs, void *base, void *block, size_t bytes) {
+  if (!adopted_is(block, bytes)) return;
+  slabs->offered = block;
+  slabs->offered_base = base;
+  slabs->offered_bytes = bytes;
+}
+
+bool slabs_offer_end(slabs *slabs) {
+  bool taken = slabs->offered_bytes && !slabs->offered;
+  slabs->offered = NULL;
+  slabs->offered_bytes = 0;
+  return taken;
+}
+
+static void *make_large(slabs *slabs, size_t bytes) {
+  void *block = slabs->offered;
+  if (!block || bytes != slabs->offered_bytes) return mem_realloc_lua(NULL, bytes);
+  adopted_set_base(block, slabs->offered_base);
+  slabs->offered = NULL;
+  return block;
+}
+
+static void drop_large(void *block, size_t bytes) {
+  mem_free(adopted_is(block, bytes) ? adopted_base(block) : block);
+}
+
+static void *resize_large(void *block, size_t old_bytes, size_t bytes) {
+  if (!adopted_is(block, old_bytes)) return mem_realloc_lua(block, bytes);
+  void *moved = mem_realloc_lua(NULL, bytes);
+  if (!moved) return NULL;
+  memcpy(moved, block, old_bytes < bytes ? old_bytes : bytes);
+  drop_large(block, old_bytes);
+  return moved;
+}
+
 /* ---- blocks ----------------------------------------------------------------- */
 
 void slabs_init(slabs *slabs) {
@@ -168,7 +206,7 @@ void slabs_fini(slabs *slabs) {
 }
 
 static void *make(slabs *slabs, size_t bytes) {
-  if (bytes > LARGEST) return mem_realloc_lua(NULL, bytes);
+  if (bytes > LARGEST) return make_large(slabs, bytes);
   return mem_refuses_lua() ? NULL : take(slabs, class_size(bytes));
 }
 
@@ -176,7 +214,7 @@ static void drop(slabs *slabs, void *block, size_t bytes) {
   if (bytes <= LARGEST)
     give(slabs, block);
   else
-    mem_free(block);
+    drop_large(block, bytes);
 }
 
 /* From one kind or class to another. */
@@ -190,8 +228,8 @@ static void *move(slabs *slabs, void *block, size_t old_bytes, size_t bytes) {
 
 void *slabs_resize(slabs *slabs, void *block, size_t old_bytes, size_t bytes) {
   if (EVERY_BLOCK_BY_ITSELF) {
-    if (bytes) return mem_realloc_lua(block, bytes);
-    mem_free(block);
+    if (bytes) return block ? resize_large(block, old_bytes, bytes) : make_large(slabs, bytes);
+    if (block) drop_large(block, old_bytes);
     return NULL;
   }
   if (!bytes) {
@@ -199,7 +237,7 @@ void *slabs_resize(slabs *slabs, void *block, size_t old_bytes, size_t bytes) {
     return NULL;
   }
   if (!block) return make(slabs, bytes);
-  if (old_bytes > LARGEST && bytes > LARGEST) return mem_realloc_lua(block, bytes);
+  if (old_bytes > LARGEST && bytes > LARGEST) return resize_large(block, old_bytes, bytes);
   if (old_bytes <= LARGEST && bytes <= LARGEST && class_size(old_bytes) == class_size(bytes))
     return block;
   return move(slabs, block, old_bytes, bytes);

@@ -18,6 +18,8 @@ typedef struct slabs {
   list chunks;                /* with a free slab */
   struct chunk *spare;        /* one that is free as a whole is kept */
   void *next_place;           /* where the next chunk would lie well */
+  size_t offered_bytes;
+  void *offered, *offered_base; /* see slabs_offer; or NULL */
 } slabs;
 
 void slabs_init(slabs *slabs);
@@ -28,5 +30,11 @@ void slabs_fini(slabs *slabs);
  * when there is no memory; the block is then as it was. That may be so when it is to shrink,
  * too, and whoever gives it back has to know its size. */
 void *slabs_resize(slabs *slabs, void *block, size_t old_bytes, size_t bytes);
+
+/* A block of exactly `bytes` is about to be asked for, and `block`, a place within the memory of
+ * mem_alloc's at `base`, is to be the one (adopted.h). Ends with slabs_offer_end; true: it was,
+ * and the memory is the block's. */
+void slabs_offer(slabs *slabs, void *base, void *block, size_t bytes);
+bool slabs_offer_end(slabs *slabs);
 
 #endif

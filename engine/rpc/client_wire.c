@@ -2,6 +2,7 @@
  * node's name. */
 #include <string.h>
 
+#include "rpc/adopt.h"
 #include "rpc/client_parts.h"
 #include "runtime/failure.h"
 #include "wire/token.h"
@@ -53,4 +54,5 @@ static bool read_client(lua_State *L, int type, const uint8_t *data, size_t leng
   return true;
 }
 
-const codec_hooks client_codec_hooks = {.write_userdata = write_client, .read_ext = read_client};
+const codec_hooks client_codec_hooks = {
+    .write_userdata = write_client, .read_ext = read_client, .push_long = adopt_push};

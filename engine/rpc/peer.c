@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/hot.h"
 #include "base/memory.h"
+#include "rpc/adopt.h"
 #include "rpc/circle.h"
 #include "rpc/client.h"
 #include "rpc/connecting.h"
@@ -366,22 +367,41 @@ HOT_INLINE bool take_frame(arrival *arrival, const frame *frame, size_t length) 
   return arrival->status == LP_OK && link_is_open(&peer->wire);
 }
 
-HOT_INLINE bool take_bytes(arrival *arrival, const uint8_t *data, size_t length) {
-  frame frame;
-  arrival->status = frame_open(data, length, &frame, &arrival->fault);
-  if (arrival->status != LP_OK) return false;
-  fault_kind injected = peer_fault(arrival->peer, &frame, data, length);
+HOT_INLINE bool take_opened(arrival *arrival, const frame *frame, const uint8_t *data,
+                            size_t length) {
+  fault_kind injected = peer_fault(arrival->peer, frame, data, length);
   if (injected == INJECT_DROP || injected == INJECT_DELAY) return true;
   if (injected == INJECT_RESET) {
     arrival->status = fault_set(&arrival->fault, LP_UNAVAILABLE, "the link was reset (injected)");
     return false;
   }
-  if (injected == INJECT_DUPLICATE && !take_frame(arrival, &frame, length)) return false;
-  return take_frame(arrival, &frame, length);
+  if (injected == INJECT_DUPLICATE) {
+    adopt_end(arrival->peer->rpc);
+    if (!take_frame(arrival, frame, length)) return false;
+  }
+  return take_frame(arrival, frame, length);
+}
+
+HOT_INLINE bool take_bytes(arrival *arrival, const uint8_t *data, size_t length) {
+  frame frame;
+  arrival->status = frame_open(data, length, &frame, &arrival->fault);
+  return arrival->status == LP_OK && take_opened(arrival, &frame, data, length);
+}
+
+/* A frame that was put together and has a long string, which Lua may take over as it lies. */
+static bool take_long(arrival *arrival, const uint8_t *data, size_t length) {
+  frame frame;
+  char kept[ADOPT_KEPT];
+  arrival->status = frame_open(data, length, &frame, &arrival->fault);
+  if (arrival->status != LP_OK) return false;
+  adopt_begin(arrival->peer, &frame, kept);
+  return take_opened(arrival, &frame, data, length);
 }
 
 static bool on_frame(void *owner, const uint8_t *data, size_t length) {
-  return take_bytes(owner, data, length);
+  arrival *arrival = owner;
+  if (arrival->peer->splitter.string_length) return take_long(arrival, data, length);
+  return take_bytes(arrival, data, length);
 }
 
 /* A frame over the limit is skipped; whoever waits for it is told. */
@@ -484,6 +504,7 @@ static void peer_receive(peer *peer, const uint8_t *data, size_t length, bool st
     server_give_up(peer->rpc);
   }
   peer->rpc->found.usable = false;
+  adopt_end(peer->rpc);
   methods_forget(peer->rpc);
   if (arrival.status != LP_OK) peer_refused(peer, arrival.status, arrival.fault.text);
   peer_unref(peer);

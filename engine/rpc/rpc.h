@@ -72,6 +72,7 @@ typedef struct rpc {
   list deferred;                 /* calls to be answered later, by call.link */
   struct held *held, **held_end; /* requests that came before serving */
   struct pending *free_pending;
+  struct frame_splitter *adoptable; /* whose long string may be had now (adopt.h), or NULL */
   struct call *free_calls;
   int free_call_count;
   const struct native_body *native; /* calls are answered by it, in C; or NULL */

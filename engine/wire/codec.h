@@ -41,6 +41,9 @@ typedef struct codec_hooks {
   /* Pushes the value of an extension of type `type`, or returns false: unknown.
    * May raise. */
   bool (*read_ext)(lua_State *L, int type, const uint8_t *data, size_t length);
+  /* Pushes a string of CODEC_HOLE_LEAST bytes or more, as lua_pushlstring. May take over what is
+   * before the bytes, and the one behind them when no value of the message follows. */
+  void (*push_long)(lua_State *L, const char *bytes, size_t length);
 } codec_hooks;
 
 typedef struct codec {

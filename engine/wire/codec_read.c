@@ -143,7 +143,10 @@ static int presize(uint64_t count) {
 static bool read_string(reader *r, uint64_t length) {
   const uint8_t *bytes = payload(r, length);
   if (!bytes || !charge(r, COST_STRING + length)) return false;
-  lua_pushlstring(r->L, (const char *)bytes, (size_t)length);
+  if (length >= CODEC_HOLE_LEAST && r->rules->hooks.push_long)
+    r->rules->hooks.push_long(r->L, (const char *)bytes, (size_t)length);
+  else
+    lua_pushlstring(r->L, (const char *)bytes, (size_t)length);
   return true;
 }
 

@@ -78,13 +78,16 @@ bool frame_put_boolean(buffer *out, bool value);
 
 /* Where one frame ends and the next begins, in bytes that come in any pieces. */
 typedef struct frame_splitter {
-  bool wrapped;       /* ext 32 frames only; set after the hello */
-  size_t limit_bytes; /* of one frame */
-  buffer partial;     /* a frame of which not all bytes are here yet */
-  size_t scanned;     /* bytes of `partial` the scanner has passed (bare frames) */
-  uint64_t skip;      /* bytes of an oversize frame still to be thrown away */
-  uint64_t open;      /* values the scanner still expects (bare frames) */
-  uint64_t needed;    /* whole size of the frame in `partial`, 0: not known yet */
+  bool wrapped;         /* ext 32 frames only; set after the hello */
+  size_t limit_bytes;   /* of one frame */
+  buffer partial;       /* a frame of which not all bytes are here yet */
+  size_t scanned;       /* bytes of `partial` the scanner has passed (bare frames) */
+  uint64_t skip;        /* bytes of an oversize frame still to be thrown away */
+  uint64_t open;        /* values the scanner still expects (bare frames) */
+  uint64_t needed;      /* where the frame in `partial` ends, 0: not known yet */
+  size_t lead;          /* and where it begins: so that the string that follows is aligned */
+  size_t string_at;     /* a long string of that frame (adopted.h), its offset in `partial` */
+  size_t string_length; /* and its bytes, of which not all need be here yet; 0: there is none */
 } frame_splitter;
 
 void frame_splitter_init(frame_splitter *splitter, bool wrapped, size_t limit_bytes);

@@ -4,6 +4,7 @@
  * goes to `partial`, with what is known about it: a wrapped frame's size in `needed`,
  * a bare frame's scan in `scanned` and `open`. `scanned` runs ahead of the partial
  * bytes when a string's end is known and its bytes are still to come. */
+#include "base/adopted.h"
 #include "wire/codec.h"
 #include "wire/frame.h"
 #include "wire/token.h"
@@ -12,7 +13,8 @@ enum {
   HEAD_BYTES = 64,           /* of an oversize frame, shown to its callback */
   SPACE_LEAST = 16 * 1024,   /* below this a direct read is not worth it */
   SPACE_FIRST = 1024 * 1024, /* room made at once for what has been announced, */
-  SPACE_FACTOR = 4           /* and so many times of what has come */
+  SPACE_FACTOR = 4,          /* and so many times of what has come */
+  TOKENS_BEFORE = 64         /* a long string is looked for behind so many */
 };
 
 typedef struct feed {
@@ -56,6 +58,8 @@ static void forget_partial(frame_splitter *splitter) {
   splitter->scanned = 0;
   splitter->open = 0;
   splitter->needed = 0;
+  splitter->lead = 0;
+  splitter->string_length = 0;
 }
 
 static void hand_out(feed *f, const uint8_t *bytes, size_t length) {
@@ -105,9 +109,9 @@ static uint64_t collected(const frame_splitter *splitter, uint64_t length) {
 static bool finish_wrapped(feed *f) {
   frame_splitter *splitter = f->splitter;
   uint64_t length;
-  if (!read_prefix(f, splitter->partial.data, &length)) return false;
+  if (!read_prefix(f, splitter->partial.data + splitter->lead, &length)) return false;
   if (length <= splitter->limit_bytes) {
-    hand_out_partial(f, FRAME_PREFIX);
+    hand_out_partial(f, splitter->lead + FRAME_PREFIX);
     return true;
   }
   report_oversize(f, length, splitter->partial.data + FRAME_PREFIX,
@@ -117,11 +121,55 @@ static bool finish_wrapped(feed *f) {
 }
 
 /* Room for a frame of which `come` bytes are here: for all of it if that is not far more. Not
- * for whatever was announced: a peer pays for memory with bytes it has sent. */
-static bool make_room(buffer *partial, uint64_t needed, size_t come) {
+ * for whatever was announced: a peer pays for memory with bytes it has sent. A wrapped one has a
+ * byte behind it, for the end of a string that is adopted. */
+static bool make_room(frame_splitter *splitter, uint64_t needed, size_t come) {
+  buffer *partial = &splitter->partial;
   uint64_t paid = SPACE_FIRST + (uint64_t)come * SPACE_FACTOR;
   size_t wanted = (size_t)(needed < paid ? needed : paid);
-  return wanted <= partial->length || buffer_reserve(partial, wanted - partial->length);
+  if (wanted <= partial->length) return true;
+  size_t more = wanted - partial->length;
+  if (!splitter->wrapped) return buffer_reserve(partial, more);
+  return partial->capacity - partial->length > more || buffer_grow_exactly(partial, more + 1);
+}
+
+/* The first string of the body at `at` that is long, if it is not far behind; `at_hand` bytes of
+ * the `length` of the body are here. */
+static bool find_string(frame_splitter *splitter, const uint8_t *at, size_t at_hand,
+                        uint64_t length) {
+  const uint8_t *body = at, *end = at + at_hand;
+  token t;
+  t.kind = TOKEN_NIL; /* for compilers: it is set when it is looked at */
+  for (int i = 0; i < TOKENS_BEFORE; i++, at += token_payload(&t)) {
+    if (token_read(at, (size_t)(end - at), &t) != TOKEN_READ) return false;
+    at += t.head;
+    if (token_payload(&t) >= ADOPTED_LEAST) break;
+    if (token_payload(&t) > (size_t)(end - at)) return false;
+  }
+  size_t before = (size_t)(at - body);
+  if (t.kind != TOKEN_STRING && t.kind != TOKEN_BINARY) return false;
+  if (t.value < ADOPTED_LEAST || t.value > length - before) return false;
+  splitter->string_at = before;
+  splitter->string_length = (size_t)t.value;
+  return true;
+}
+
+/* Where the frame whose prefix is at hand begins in `partial`, which is empty: usually in front,
+ * but a long string in it is put where Lua can take it over. */
+static void place_frame(feed *f, uint64_t length) {
+  frame_splitter *splitter = f->splitter;
+  if (length < ADOPTED_LEAST || length > splitter->limit_bytes ||
+      !find_string(splitter, f->data + FRAME_PREFIX, f->length - FRAME_PREFIX, length))
+    return;
+  size_t before = FRAME_PREFIX + splitter->string_at;
+  size_t place = before < ADOPTED_BEFORE ? ADOPTED_BEFORE : before + ADOPTED_STEP - 1;
+  place -= place % ADOPTED_STEP;
+  if (!make_room(splitter, place - before + FRAME_PREFIX + length, f->length)) {
+    splitter->string_length = 0;
+    return;
+  }
+  splitter->string_at = place;
+  splitter->partial.length = splitter->lead = place - before;
 }
 
 /* Goes on with the frame in `partial`. */
@@ -130,12 +178,13 @@ static bool continue_wrapped(feed *f) {
   buffer *partial = &splitter->partial;
   uint64_t length;
   if (!splitter->needed) {
-    if (!keep(f, FRAME_PREFIX - partial->length)) return false;
-    if (partial->length < FRAME_PREFIX) return true;
-    if (!read_prefix(f, partial->data, &length)) return false;
-    splitter->needed = collected(splitter, length);
+    size_t prefix_end = splitter->lead + FRAME_PREFIX;
+    if (!keep(f, prefix_end - partial->length)) return false;
+    if (partial->length < prefix_end) return true;
+    if (!read_prefix(f, partial->data + splitter->lead, &length)) return false;
+    splitter->needed = splitter->lead + collected(splitter, length);
     /* Without memory for all of it there may be some for what has come: `keep` sees. */
-    make_room(partial, splitter->needed, partial->length + f->length);
+    make_room(splitter, splitter->needed, partial->length + f->length);
   }
   if (!keep(f, (size_t)splitter->needed - partial->length)) return false;
   return partial->length < splitter->needed || finish_wrapped(f);
@@ -148,7 +197,10 @@ static bool split_wrapped(feed *f) {
   if (splitter->partial.length || f->length < FRAME_PREFIX) return continue_wrapped(f);
   if (!read_prefix(f, f->data, &length)) return false;
   uint64_t wanted = collected(splitter, length);
-  if (f->length < wanted) return continue_wrapped(f);
+  if (f->length < wanted) {
+    place_frame(f, length);
+    return continue_wrapped(f);
+  }
   const uint8_t *body = f->data + FRAME_PREFIX;
   size_t body_length = (size_t)wanted - FRAME_PREFIX;
   f->data += wanted;
@@ -301,7 +353,7 @@ uint8_t *frame_splitter_space(frame_splitter *splitter, size_t *size) {
   buffer *partial = &splitter->partial;
   size_t wanted = outstanding(splitter);
   if (wanted < SPACE_LEAST) return NULL;
-  if (!make_room(partial, partial->length + (uint64_t)wanted, partial->length)) return NULL;
+  if (!make_room(splitter, partial->length + (uint64_t)wanted, partial->length)) return NULL;
   *size = smaller(outstanding(splitter), partial->capacity - partial->length);
   return partial->data + partial->length;
 }

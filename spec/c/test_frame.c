@@ -1,6 +1,7 @@
 /* Frames: taking apart, building, and finding them in bytes that come in any pieces. */
 #include <stdlib.h>
 
+#include "base/adopted.h"
 #include "base/memory.h"
 #include "test.h"
 #include "wire/frame.h"
@@ -292,6 +293,89 @@ static void test_large_frames_are_read_into_their_place(void) {
   }
 }
 
+/* A request with a long string of 'x' behind a name of `name` bytes and, if `more`, before
+ * another value. */
+static void append_long(buffer *stream, size_t name, size_t size, bool more) {
+  size_t start;
+  char *text = malloc(size + name);
+  memset(text, 'x', size + name);
+  frame_begin_request(stream, true, 77, text, name, false, &start);
+  frame_put_array(stream, more ? 3 : 2);
+  frame_put_integer(stream, 1000);
+  frame_put_string(stream, text, size);
+  if (more) frame_put_nil(stream);
+  frame_end(stream, true, start);
+  free(text);
+}
+
+typedef struct placed {
+  frame_splitter splitter;
+  size_t size, frames, strings; /* its frames, those with a string known to be long */
+} placed;
+
+static bool hear_placed(void *owner, const uint8_t *data, size_t length) {
+  placed *p = owner;
+  frame f;
+  const buffer *memory = &p->splitter.partial;
+  p->frames++;
+  CHECK(frame_parse(data, length, &f, &why) == LP_OK);
+  if (!p->splitter.string_length) return true;
+  p->strings++;
+  size_t at = p->splitter.string_at;
+  CHECK(p->splitter.string_length == p->size && at >= ADOPTED_BEFORE);
+  CHECK((uintptr_t)(memory->data + at) % ADOPTED_STEP == 0 && at + p->size < memory->capacity);
+  CHECK(memory->data + at + p->size <= data + length && memory->data[at] == 'x');
+  CHECK(memory->data[at - 1] != 'x' && memory->data[at + p->size - 1] == 'x');
+  return true;
+}
+
+/* The next piece of the stream, from `at` on; how long it was. */
+static size_t feed_next(placed *p, const buffer *stream, size_t at) {
+  size_t size;
+  uint8_t *space = frame_splitter_space(&p->splitter, &size);
+  if (space) {
+    CHECK(size <= stream->length - at);
+    memcpy(space, stream->data + at, size);
+    CHECK(frame_split_stored(&p->splitter, size, hear_placed, NULL, p, &why) == LP_OK);
+    return size;
+  }
+  size = stream->length - at < 60000 ? stream->length - at : 60000;
+  CHECK(frame_split(&p->splitter, stream->data + at, size, hear_placed, NULL, p, &why) == LP_OK);
+  return size;
+}
+
+/* Feeds a frame with a long string, in the first piece `first` bytes. */
+static void place_long(placed *p, size_t name, size_t first, bool more) {
+  buffer stream = {0};
+  append_long(&stream, name, p->size, more);
+  if (first > stream.length) first = stream.length;
+  frame_splitter_init(&p->splitter, true, 64 << 20);
+  CHECK(frame_split(&p->splitter, stream.data, first, hear_placed, NULL, p, &why) == LP_OK);
+  for (size_t at = first; at < stream.length;) at += feed_next(p, &stream, at);
+  CHECK(p->splitter.partial.capacity == 0 && p->splitter.string_length == 0);
+  frame_splitter_fini(&p->splitter);
+  buffer_fini(&stream);
+}
+
+static void test_long_strings_lie_where_they_can_be_adopted(void) {
+  placed p = {.size = ADOPTED_LEAST + 100};
+  for (size_t name = 0; name < 70; name++) place_long(&p, name, 200, name % 2);
+  CHECK(p.frames == 70 && p.strings == 70);
+  p.size = 9 << 20; /* its room is made in steps */
+  place_long(&p, 4, 65536, false);
+  CHECK(p.frames == 71 && p.strings == 71);
+}
+
+/* Of short strings, or if the head came in parts, nothing is known. */
+static void test_other_frames_lie_anyhow(void) {
+  placed p = {.size = ADOPTED_LEAST + 100};
+  for (size_t first = 1; first < 20; first++) place_long(&p, 4, first, false);
+  CHECK(p.frames == 19 && p.strings == 0);
+  p.size = ADOPTED_LEAST - 1;
+  place_long(&p, 4, 200, false);
+  CHECK(p.frames == 20 && p.strings == 0);
+}
+
 static void test_oversize_wrapped_frames_are_skipped(void) {
   buffer stream = {0}, frames = {0};
   append_request(&stream, true, 1, 10);
@@ -484,6 +568,8 @@ int main(void) {
   RUN(test_frames_come_in_any_pieces);
   RUN(test_whole_frames_are_handed_out_in_place);
   RUN(test_large_frames_are_read_into_their_place);
+  RUN(test_long_strings_lie_where_they_can_be_adopted);
+  RUN(test_other_frames_lie_anyhow);
   RUN(test_oversize_wrapped_frames_are_skipped);
   RUN(test_a_frame_of_exactly_the_limit_passes);
   RUN(test_streams_of_something_else_are_refused);

@@ -1,6 +1,9 @@
 /* Slabs: blocks of every size keep what is in them, lie apart, and all memory goes back. */
 #include "base/slab.h"
 
+#include "base/adopted.h"
+#include "base/memory.h"
+
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,9 +86,71 @@ static void test_small_blocks_lie_close(void) {
   slabs_fini(&slabs);
 }
 
+enum { ADOPTED = ADOPTED_LEAST + 17 };
+
+/* A place for a block of ADOPTED bytes in memory of its own at `base`. */
+static uint8_t *offer(slabs *slabs, uint8_t **base) {
+  *base = mem_alloc(ADOPTED_BEFORE + ADOPTED);
+  uint8_t *place = *base + ADOPTED_BEFORE - ADOPTED_HEAD;
+  memset(place, 'a', ADOPTED);
+  slabs_offer(slabs, *base, place, ADOPTED);
+  return place;
+}
+
+static void test_memory_offered_becomes_a_block(void) {
+  slabs slabs;
+  uint8_t *base;
+  slabs_init(&slabs);
+  uint8_t *place = offer(&slabs, &base);
+  block other = {0}, one = {0};
+  resize(&slabs, &other, ADOPTED - 1);
+  one.at = slabs_resize(&slabs, NULL, 0, ADOPTED);
+  CHECK(one.at == place && slabs_offer_end(&slabs) && !slabs_offer_end(&slabs));
+  one.bytes = ADOPTED;
+  one.fill = 'a';
+  CHECK(is_whole(&one));
+  resize(&slabs, &other, ADOPTED); /* the offer is over */
+  CHECK(other.at != place);
+  resize(&slabs, &other, 0);
+  resize(&slabs, &one, 0); /* frees all of it */
+  slabs_fini(&slabs);
+}
+
+static void test_a_block_that_was_adopted_can_be_resized(void) {
+  static const size_t sizes[] = {ADOPTED + 1, 2 * ADOPTED, ADOPTED - 1, 100, 1};
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    slabs slabs;
+    uint8_t *base;
+    slabs_init(&slabs);
+    offer(&slabs, &base);
+    block one = {slabs_resize(&slabs, NULL, 0, ADOPTED), ADOPTED, 'a'};
+    CHECK(slabs_offer_end(&slabs));
+    resize(&slabs, &one, sizes[i]);
+    resize(&slabs, &one, 0);
+    slabs_fini(&slabs);
+  }
+}
+
+static void test_an_offer_that_is_not_taken_stays_the_owners(void) {
+  slabs slabs;
+  uint8_t *base;
+  slabs_init(&slabs);
+  offer(&slabs, &base);
+  CHECK(!slabs_offer_end(&slabs));
+  block one = {0};
+  resize(&slabs, &one, ADOPTED);
+  CHECK(!slabs_offer_end(&slabs));
+  resize(&slabs, &one, 0);
+  mem_free(base);
+  slabs_fini(&slabs);
+}
+
 int main(void) {
   RUN(test_blocks_keep_what_is_in_them);
   RUN(test_every_size_up_and_down);
   RUN(test_small_blocks_lie_close);
+  RUN(test_memory_offered_becomes_a_block);
+  RUN(test_a_block_that_was_adopted_can_be_resized);
+  RUN(test_an_offer_that_is_not_taken_stays_the_owners);
   return TEST_END();
 }

@@ -13,6 +13,7 @@ function Server:make(pattern, times) return pattern:rep(times) end
 function Server:note(value) self.seen[#self.seen + 1] = type(value) == "string" and #value or value end
 function Server:noted() return self.seen end
 function Server:number(i, text) self.seen[#self.seen + 1] = i return i, #text end
+function Server.fail(_, text) error("failed with " .. #text) end
 function Server:pid() return lp.context().pid end
 
 --- A call of each size around the thresholds: a string of its own, the buffers of a socket, what is
@@ -88,6 +89,33 @@ support.each(describe, "a large string", function(place)
       end
       local length, first, last = timed:digest(text)
       assert.same({200000, text:sub(1, 3), text:sub(-3)}, {length, first, last})
+    end)
+  end)
+
+  it("stays what it is while others are collected", function()
+    serve(function(server)
+      local kept = {}
+      for round = 1, 3 do
+        for i = 1, 40 do
+          local text = ("%03d"):format(i):rep(30000 + round)
+          local got = server:echo(text)
+          assert(got == text)
+          if i % 2 == 0 then kept[i] = got end
+        end
+        collectgarbage()
+        for i, text in pairs(kept) do assert(text == ("%03d"):format(i):rep(30000 + round)) end
+      end
+    end)
+  end)
+
+  it("does not hide which method was meant", function()
+    serve(function(server)
+      local text = strings(100000).text
+      contains("has no method nothing", raised(server.nothing, server, text))
+      local err = raised(server.fail, server, text)
+      contains("failed with 100000", err)
+      assert.equal("fail", err.method)
+      assert(server:echo(text) == text)
     end)
   end)
 
