@@ -58,12 +58,8 @@ function embed.load_text(_, name, text, arguments)
 end
 
 local function read_file(path)
-  local file, message = io.open(path, "r")
-  if not file then refuse("not_found", "cannot open " .. message) end
-  local text <const> = file:read "a"
-  file:close()
-  if not text then refuse("not_found", ("cannot read %s: is it a folder?"):format(path)) end
-  return text
+  local text, why = require("lp.files").read(path)
+  return text or refuse("not_found", why)
 end
 
 --- The same from a file.

@@ -93,10 +93,9 @@ inside["lp.reload_script"] = function(statement, run_id, name, path, text)
     if run.id == run_id then
       path = path or launch.script
       if not text then
-        local file, mistake = io.open(path or "")
-        if not file then error("cannot read the script: " .. tostring(mistake), 0) end
-        text = file:read "a"
-        file:close()
+        local mistake
+        text, mistake = require("lp.files").read(path or "")
+        if not text then error("the script: " .. mistake, 0) end
       end
       return require("lp.reload").script(run, "@" .. path, text, {table.unpack(arg or {})}, name)
     end

@@ -36,19 +36,12 @@ end
 
 --- The text of a file, or of standard input; or leaves with status 2.
 local function read_script(path)
-  if path == "-" then return io.read("a") or "" end
-  local file, err = io.open(path, "r")
-  if not file then
-    complain(("cannot open %s"):format(err))
-    leave(2)
-  end
-  local text = file:read("a")
-  file:close()
-  if not text then
-    complain(("cannot read %s: is it a folder?"):format(path))
-    leave(2)
-  end
-  return text
+  local files = require "lp.files"
+  local text, why
+  if path == "-" then text, why = files.rest(io.stdin, "standard input") else text, why = files.read(path) end
+  if text then return text end
+  complain(why)
+  leave(2)
 end
 
 --- The script as a function, or its error. A first line for the shell is a comment.

@@ -148,14 +148,6 @@ end
 
 -- ---------------------------------------------------------------- watching
 
-local function read(path)
-  local file = io.open(path, "r")
-  if not file then return nil end
-  local text = file:read "a"
-  file:close()
-  return text
-end
-
 --- The stamps of the script and of its modules in one text: what was tried is not tried again.
 local function stamp_of_all(path)
   local list = {core.file_stamp(path)}
@@ -167,7 +159,7 @@ local function stamp_of_all(path)
 end
 
 local function try(run, path, arguments, report)
-  local text = read(path)
+  local text = require("lp.files").read(path)
   if not text then return end -- whoever writes it has it out of the way
   local ok, result = pcall(reload.script, run, "@" .. path, text, arguments)
   if not ok then return report(("%s is not reloaded: %s"):format(path, tostring(result))) end

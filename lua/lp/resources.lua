@@ -231,11 +231,8 @@ end
 --- Resources from a file: JSON when its name ends in `.json`, else Lua that returns a table and
 -- sees no globals. Nil and what is wrong.
 function resources.from_file(path)
-  local file, err = io.open(path, "r")
-  if not file then return nil, ("--resources: cannot open %s"):format(err) end
-  local text = file:read "a"
-  file:close()
-  if not text then return nil, ("--resources: cannot read %s: is it a folder?"):format(path) end
+  local text, why = require("lp.files").read(path)
+  if not text then return nil, "--resources: " .. why end
   local ok, value
   if path:find "%.json$" then
     ok, value = pcall(require "lp.json.decode", text)

@@ -117,8 +117,7 @@ local function requires(world, loaded)
     end
     local path, mistake = package.searchpath(name, loaded.package.path)
     if not path then error(("module '%s' not found:%s"):format(name, mistake), 0) end
-    local file <close> = assert(io.open(path, "r"))
-    local chunk = assert(load(file:read "a", "@" .. path, "t", world))
+    local chunk = assert(load(assert(require("lp.files").read(path)), "@" .. path, "t", world))
     loading = loading + 1
     local ok, value = pcall(chunk, name, path)
     loading = loading - 1

@@ -49,6 +49,21 @@ describe("the command", function()
     end
   end)
 
+  it("reads what has no end up to a bound, and says so", function()
+    local said = "/dev/zero: there are more than 64 MiB of it"
+    lp {"run", "/dev/zero"}:expect(2, said)
+    lp {"graph", "/dev/zero"}:expect(2, said)
+    lp({"run", "-"}, {input = "</dev/zero"}):expect(2, "standard input: there are more than 64 MiB of it")
+    lp {"repl", "/dev/zero"}:expect(1, said)
+    support.run(HELLO, {"--resources", "/dev/zero"}):expect(2, said)
+  end)
+
+  it("reads programs from pipes", function()
+    lp({"run", "/dev/stdin"}, {script = HELLO, input = "<p.lua"}):expect(0, "hello")
+    lp({"run", "/dev/stdin"}, {script = HELLO, before = "cat p.lua |"}):expect(0, "hello")
+    lp({"run", "pipe"}, {script = HELLO, before = "mkfifo pipe; cat p.lua >pipe &"}):expect(0, "hello")
+  end)
+
   it("names file and line of a syntax error", function()
     support.run("local x = 1\nlocal = 2\n"):expect(1, "p.lua:2:")
   end)

@@ -23,11 +23,8 @@ local function forget_modules()
 end
 
 local function read(path)
-  local file, mistake = io.open(path)
-  if not file then error("cannot open " .. mistake, 0) end
-  local text = file:read "a"
-  file:close()
-  if not text then error(("cannot read %s: is it a folder?"):format(path), 0) end
+  local text, mistake = require("lp.files").read(path)
+  if not text then error(mistake, 0) end
   if text:sub(1, 1) == "#" then text = "--" .. text end
   return text
 end

@@ -30,10 +30,9 @@ function steering.reload(session, words)
   local name, path = node_and_file(words)
   local text
   if path then
-    local file, mistake = io.open(path)
-    if not file then error("cannot open " .. mistake, 0) end
-    text = file:read "a"
-    file:close()
+    local mistake
+    text, mistake = require("lp.files").read(path)
+    if not text then error(mistake, 0) end
   end
   local result = session.link:ask_within(40, "reload", name, path, text)
   local lines = {require("lp.report").renewed(result.nodes)}
