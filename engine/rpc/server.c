@@ -35,8 +35,20 @@ void server_release(call *call) {
   rpc->free_call_count++;
 }
 
+/* Is the error at `index` what the stop of the program raised in the task's wait? */
+static bool is_of_stop(lua_State *L, const task *task, int index) {
+  if (task->cancelled != LP_CANCELLED || !atomic_load(&task->node->stopping)) return false;
+  if (!failure_is(L, index)) return false;
+  lua_pushliteral(L, "message");
+  bool same = lua_rawget(L, index) == LUA_TSTRING && task->raise_text &&
+              strcmp(lua_tostring(L, -1), task->raise_text) == 0;
+  lua_pop(L, 1);
+  return same;
+}
+
 /* An error in a notification's handler has nobody to go to: it is logged. */
-static void log_error(lua_State *L, call *call, int index) {
+static void log_error(lua_State *L, const task *task, call *call, int index) {
+  if (is_of_stop(L, task, index)) return;
   const char *text = luaL_tolstring(L, index, NULL);
   rpc_log(L, "error in the handler of notification %s: %s", call_method(call), text);
   lua_pop(L, 1);
@@ -67,7 +79,7 @@ static void call_done(lua_State *L, task *task, bool ok, int first) {
   bool later = ok && call->reply && task->cancelled == LP_OK;
   luaL_checkstack(L, 8, NULL);
   if (!ok && call->notify) {
-    log_error(L, call, first);
+    log_error(L, task, call, first);
   } else if (ok && call->reply && !later && server_can_answer(call)) {
     server_refuse(call->peer, call->id, task->cancelled, "nobody waits for the deferred reply");
   } else if (server_can_answer(call) && !later) {

@@ -74,6 +74,30 @@ support.placements(describe, "a program", function(launch_type)
       {"stopper", "lp.LuaNode(function() lp.sleep(0.05) lp.stop() end)"}}):expect(0, "cleaned", "handled")
   end)
 
+  it("logs no failure of loops that a stop ends, but of what goes wrong then", function()
+    local ended = run([[
+      local lp = require "lp"
+      local program = lp.Program "loops"
+      local server = program:add_node(lp.CourierNode(function()
+        return {ping = function() return 1 end, hang = function() lp.sleep(1000) end}
+      end), "server")
+      local function add(name, fn) program:add_node(lp.LuaNode(fn, server), name) end
+      add("calls", function(server) while true do server:ping() lp.sleep(0.001) end end)
+      add("sleeps", function() while true do lp.sleep(0.01) end end)
+      add("waits", function(server)
+        server.notify:hang()
+        server.futures:hang():result()
+      end)
+      add("fails", function() lp.wait_for_stop() error "broken at the end" end)
+      add("wraps", function() error("its own: " .. select(2, pcall(lp.sleep, 1000))) end)
+      add("stopper", function(server) server:ping() lp.stop() end)
+      return program]], {"--notice", "0.2"})
+    ended:expect(0, "node fails/0 failed while the program was stopping:", "broken at the end",
+                 "node wraps/0 failed while the program was stopping:", "its own: cancelled")
+    local _, count = ended.err:gsub("failed while", "")
+    assert(count == 2 and not ended.err:find "error in", ended.err)
+  end)
+
   local failures = {
     ["function"] = "lp.LuaNode(function() error 'broken' end)",
     constructor = "lp.CourierNode(function() error 'broken' end)",

@@ -126,12 +126,26 @@ local function come_back(node, delay)
   end)
 end
 
+--- What a task is told that is cancelled for a stop (host_nodes.c).
+local CANCELLED = "the program is stopping"
+
+--- Did it fail of nothing but the stop: its wait was cancelled, or a node that it called had ended
+-- before it? Code that waits in a loop ends so.
+function Node:fell_to_stop(text)
+  if self.run.state ~= "stopping" then return false end
+  local message = report.split(text):gsub("\n%(raised in node %S+%)$", "")
+  if message == CANCELLED then return true end
+  local other = self.run.by_name[message:match "^node (%S+) is unavailable: "]
+  return other ~= nil and other.failures == 0
+end
+
 --- The instance has ended: `status` 0 is well, anything else a failure or a kill. `cause` is one
 -- for nodes whose common process ended.
 function Node:ended(status, text, cause)
   if self.state == "ended" or self.state == "restarting" then return end
   if self.run.state == "running" and self.restart_asked then return come_back(self, 0) end
   if status == 0 or self.was_killed then return self:gone(status, text) end
+  if self:fell_to_stop(text) then return self:gone(0, "it ended when the program stopped") end
   self.failures, self.last_error = self.failures + 1, report.ending(text)
   if not self:judge(text, cause) then self:gone(status, text) end
 end
