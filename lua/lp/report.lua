@@ -35,6 +35,13 @@ function report.ending(text)
   return (report.split(text or "it ended"))
 end
 
+--- What stands behind "node x failed: ", and the traceback or nil: callers are told that "it
+-- failed: …", which is not said twice.
+function report.failure(text)
+  local message, trace = report.split(text)
+  return (message:gsub("^it failed: ", "")), trace
+end
+
 function report.line(text)
   core.host.print(2, "", -1, text)
 end

@@ -159,7 +159,9 @@ support.each(describe, "a node that fails", function(place)
         local bad = lp.CourierNode(function() return {run = function() os.exit(3) end} end)
         bad:options{on_failure = "restart", restart = {max = times, backoff = 0}}
         graph:add_node(bad, "bad")
-      end, function(err) contains(("restarted %d times"):format(times), err) end)
+      end, function(err)
+        contains(("node bad/0 failed: os.exit(3); it was restarted %d times"):format(times), err)
+      end)
     end
     round(2)
     -- A few more are the process's own affair; each restart would leave one.

@@ -162,7 +162,7 @@ end
 
 --- What its failure means. True: it will be back.
 function Node:judge(text, cause)
-  local message, trace = report.split(text)
+  local message, trace = report.failure(text)
   trace = trace and "\n" .. trace or ""
   if self.run.state ~= "running" or self.dismissed then
     self:print(("node %s failed while %s was stopping: %s")
