@@ -103,11 +103,17 @@ static int core_wake(lua_State *L) {
   return 1;
 }
 
+/* The first argument has to be one, or what can be called as one. */
+static void check_function(lua_State *L, const char *what) {
+  if (lua_isfunction(L, 1)) return;
+  if (luaL_getmetafield(L, 1, "__call") == LUA_TNIL)
+    luaL_error(L, "%s: expected a function, got %s", what, luaL_typename(L, 1));
+  lua_pop(L, 1);
+}
+
 static int core_spawn(lua_State *L) {
   int top = lua_gettop(L);
-  if (!lua_isfunction(L, 1) && luaL_getmetafield(L, 1, "__call") == LUA_TNIL)
-    return luaL_error(L, "lp.spawn: expected a function, got %s", luaL_typename(L, 1));
-  lua_settop(L, top);
+  check_function(L, "lp.spawn");
   rpc_spawn_future(L, top - 1);
   return 1;
 }
@@ -128,7 +134,7 @@ static int shield_over(lua_State *L, int status, lua_KContext context) {
 
 /* shield(fn, ...): what fn waits for is not cut short by a cancellation or deadline. */
 static int core_shield(lua_State *L) {
-  luaL_checkany(L, 1);
+  check_function(L, "lp.shield");
   task_current(L)->shield++;
   lua_pushcfunction(L, failure_handler);
   lua_insert(L, 1);

@@ -71,23 +71,31 @@ local function wait_until(watcher, enough, due)
   return enough()
 end
 
+--- Is it a table of the user's? One of ours (a handle, a run, …) is no array, and may refuse to be
+-- looked at.
+local function is_plain(list)
+  local meta = debug.getmetatable(list)
+  local name = type(meta) == "table" and rawget(meta, "__name")
+  return type(list) == "table" and not (type(name) == "string" and name:find "^lp%.")
+end
+
+local SOURCES = "client.futures:method(…) and lp.spawn give futures"
+
 --- A copy of the array of futures, each checked.
 local function checked(what, list, level)
   level = level + 1
-  if core.is_future(list) then
-    error(("%s: expected an array of futures: %s{future, …}"):format(what, what), level)
-  end
-  if type(list) ~= "table" then
-    error(("%s: expected an array of futures, got %s"):format(what,
-          require("lp.options").describe(list)), level)
+  if not is_plain(list) then
+    require("lp.options").refuse(what, 1, ("an array of futures, %s{future, …} (%s)"):format(what, SOURCES),
+      list, level)
   end
   local copy = {}
   for place = 1, rawget(list, "n") or #list do
-    if not core.is_future(list[place]) then
-      error(("%s: element %d must be a future (client.futures:method(…), lp.spawn), got %s")
-            :format(what, place, require("lp.options").describe(list[place])), level)
+    local future = list[place]
+    if not core.is_future(future) then
+      error(("%s: element %d of argument 1 must be a future (%s), got %s"):format(what, place, SOURCES,
+            require("lp.options").describe(future)), level)
     end
-    copy[place] = list[place]
+    copy[place] = future
   end
   return copy
 end

@@ -20,6 +20,13 @@ function options.describe(value)
   return "a " .. kind
 end
 
+--- Refuses an argument: its place, what it should have been, what it is.
+-- @int level as in `error`: 1 is the caller of this function
+function options.refuse(what, position, expected, value, level)
+  error(("%s: argument %d must be %s, got %s"):format(what, position, expected,
+        options.describe(value)), level + 1)
+end
+
 --- The names of a schema, sorted, as one text.
 local function known(schema)
   local names = {}

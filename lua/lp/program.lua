@@ -32,9 +32,14 @@ function Program:__tostring()
   return ("program %q"):format(self.name)
 end
 
---- Refuses calls with a dot and changes after the launch.
+--- Refuses calls with a dot.
+local function check_self(self, call, level)
+  if not programs.is(self) then error("call it with a colon: " .. call, level or 3) end
+end
+
+--- Refuses them, and changes after the launch.
 local function check_open(self, call)
-  if not programs.is(self) then error("call it with a colon: " .. call, 3) end
+  check_self(self, call, 4)
   if self.launched then
     error(("program %q has been launched already"):format(self.name), 3)
   end
@@ -147,6 +152,7 @@ end
 
 --- All node objects, group by group; those inside of a colocation follow it.
 function Program:all_nodes()
+  check_self(self, "program:all_nodes()")
   local found = {}
   for _, group in ipairs(self.groups) do collect(group.nodes, found) end
   return found
@@ -156,6 +162,7 @@ end
 -- @treturn table array of {name=, label=, index=, kind=, run=, colocation=}; `run` is false after
 --   disable_run, `colocation` the name of the one the node is in
 function Program:nodes()
+  check_self(self, "program:nodes()")
   local list = {}
   for i, node in ipairs(self:all_nodes()) do
     list[i] = {name = node.name, label = node.label, index = node.index, kind = node.kind,
@@ -187,6 +194,7 @@ end
 --- The edges, each once: from the node that was given a handle to the node behind it.
 -- @treturn table array of {from=, to=}, names, in the order of the nodes
 function Program:edges()
+  check_self(self, "program:edges()")
   local place = {}
   for i, node in ipairs(self:all_nodes()) do place[node] = i end
   local edges, drawn = {}, {}
@@ -223,6 +231,7 @@ end
 --- Checks what can be checked only when the graph is complete. Used before a launch.
 -- @treturn boolean true, or nil and the first mistake in words
 function Program:check()
+  check_self(self, "program:check()")
   local mistake
   each_reference(self, function(node, target, path)
     local fault = not mistake and fault_of(self, target)

@@ -25,6 +25,35 @@ describe("lp.spawn", function()
   end)
 end)
 
+describe("what takes futures", function()
+  local program = lp.Program "futures"
+  local handle = program:add_node(lp.CourierNode(function() return {} end), "node")
+  local others = {["an lp.Handle"] = handle, ["an lp.Client"] = core.client("x", "x"), ["nil"] = false,
+                  ["an lp.Future"] = core.future(), ["an lp.Program"] = program, ["5"] = 5}
+
+  for name, take in pairs {gather = lp.gather, wait = lp.wait, as_completed = lp.as_completed} do
+    it("refuses anything else where it is given: lp." .. name, function()
+      for kind, other in pairs(others) do
+        local given = kind ~= "nil" and other or nil
+        local function refused(part, value)
+          fails_here(("lp.%s: %s"):format(name, part), function() take(value) end)
+          fails_here("got " .. kind, function() take(value) end)
+        end
+        refused(("argument 1 must be an array of futures, lp.%s{future, …} (client.futures"):format(name), given)
+        if given and not core.is_future(given) then refused("element 1 of argument 1 must be a future", {given}) end
+      end
+    end)
+  end
+end)
+
+describe("lp.shield", function()
+  it("refuses what cannot be called where it is given", function()
+    fails_here("lp.shield: expected a function, got number", function() lp.shield(1) end)
+    fails_here("lp.shield: expected a function, got no value", function() lp.shield() end)
+    assert.equal(1, lp.shield(setmetatable({}, {__call = function(_, x) return x end}), 1))
+  end)
+end)
+
 describe("lp.gather", function()
   it("returns first results in the order of the futures, and their number", function()
     local r = lp.gather {after(0.03, "a", "more"), after(0.01), after(0.02, "c")}
@@ -52,8 +81,8 @@ describe("lp.gather", function()
   it("refuses what is no array of futures, at the caller's line", function()
     local future = after(0)
     fails_here("lp.gather{future, …}", function() lp.gather(future) end)
-    fails_here("expected an array of futures, got nil", function() lp.gather() end)
-    fails_here("element 2 must be a future", function() lp.gather {future, 5} end)
+    fails_here("argument 1 must be an array of futures", function() lp.gather() end)
+    fails_here("element 2 of argument 1 must be a future", function() lp.gather {future, 5} end)
     future:result()
   end)
 end)

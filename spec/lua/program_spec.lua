@@ -94,6 +94,9 @@ describe("lp.Program", function()
                function() program:add_node(handle, "b") end)
     fails_here("expected a node", function() program:add_node(noop, "b") end)
     fails_here("call it with a colon", function() program.add_node(node, "b") end)
+    for _, name in ipairs {"nodes", "all_nodes", "edges", "check"} do
+      fails_here(("call it with a colon: program:%s()"):format(name), function() program[name]() end)
+    end
   end)
 end)
 
