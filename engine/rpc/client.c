@@ -157,12 +157,24 @@ const pending *client_awaited(const task *task) {
   return task->abandon == call_abandon ? task->waiting_for : NULL;
 }
 
-static int raise_deadline(lua_State *L, int method) {
+/* A call that was not sent has failed: raised, or for client.futures a future's error. */
+static int fail_call(lua_State *L, const fault *fault) {
+  const client *client = lua_touserdata(L, AT_CLIENT);
+  if (client->mode != MODE_FUTURES) return failure_raise(L, fault->status, fault->text);
+  future_push(L);
+  failure_push(L, fault->status, fault->text);
+  future_settle(L, -2, false, 1);
+  return 1;
+}
+
+static int fail_late(lua_State *L, int method) {
+  fault fault;
   const peer *peer = ((client *)lua_touserdata(L, AT_CLIENT))->peer;
   bool away = peer->state != PEER_OPEN && peer->end_text;
-  return failure_raisef(
-      L, LP_DEADLINE_EXCEEDED, "deadline exceeded: no answer from %s to %s within its time%s%s",
-      peer->name, lua_tostring(L, method), away ? ": " : "", away ? peer->end_text : "");
+  fault_set(&fault, LP_DEADLINE_EXCEEDED,
+            "deadline exceeded: no answer from %s to %s within its time%s%s", peer->name,
+            lua_tostring(L, method), away ? ": " : "", away ? peer->end_text : "");
+  return fail_call(L, &fault);
 }
 
 /* `sent` is the stack's height when the call went out; results lie above. */
@@ -170,7 +182,7 @@ HOT_INLINE int call_end_of(lua_State *L, int sent, int method) {
   task *task = node_of(L)->current;
   bool failed = task->failed;
   task->failed = false;
-  if (!task_after_wait(L)) return raise_deadline(L, method);
+  if (!task_after_wait(L)) return fail_late(L, method);
   if (failed) return lua_error(L);
   return lua_gettop(L) - sent;
 }
@@ -219,19 +231,21 @@ static int call_notify(lua_State *L, peer *peer, const outgoing *what) {
   return failure_raise(L, fault.status, fault.text);
 }
 
-static int raise_full(lua_State *L, peer *peer) {
+static int fail_full(lua_State *L, const peer *peer) {
+  fault fault;
   bool calls = peer->window <= 0;
-  return failure_raisef(L, LP_RESOURCE_EXHAUSTED,
-                        "node %s is full: it takes no more than %lld %s of this node at once (its "
-                        "%s), and by its on_full a call beyond that fails",
-                        peer->name, (long long)(calls ? peer->granted.calls : peer->granted.bytes),
-                        calls ? "calls" : "bytes of calls", calls ? "edge_calls" : "edge_bytes");
+  fault_set(&fault, LP_RESOURCE_EXHAUSTED,
+            "node %s is full: it takes no more than %lld %s of this node at once (its "
+            "%s), and by its on_full a call beyond that fails",
+            peer->name, (long long)(calls ? peer->granted.calls : peer->granted.bytes),
+            calls ? "calls" : "bytes of calls", calls ? "edge_calls" : "edge_bytes");
+  return fail_call(L, &fault);
 }
 
 /* Credit came back, or the link went away: from the start. */
 static int call_retry(lua_State *L, int status, lua_KContext due) {
   (void)status;
-  if (!task_after_wait(L)) return raise_deadline(L, AT_METHOD);
+  if (!task_after_wait(L)) return fail_late(L, AT_METHOD);
   return client_send(L, due);
 }
 
@@ -251,10 +265,10 @@ int client_send(lua_State *L, int64_t due) {
   peer *peer = client->peer;
   fault fault;
   if ((peer->state != PEER_OPEN || client->hasty) && !peer_connect(peer, client->hasty, &fault))
-    return failure_raise(L, fault.status, fault.text);
+    return fail_call(L, &fault);
   if (!has_credit(peer)) {
     peer->rpc->met[BOUND_EDGE]++;
-    if (peer->granted.fails) return raise_full(L, peer);
+    if (peer->granted.fails) return fail_full(L, peer);
     task *task = task_before_wait(L);
     list_push(&peer->waiters, &task->link);
     return task_yield(L, task, due, due, call_retry);

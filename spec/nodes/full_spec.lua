@@ -40,6 +40,13 @@ end
 
 function Caller:take(text) self.futures[#self.futures + 1] = self.gate.futures:take(text) end
 function Caller:call(name, ...) return lp.call(self.gate, name, ...) end
+
+--- The code of what a future fails with; making it must not raise.
+function Caller:future_code(timeout)
+  local future = lp.with(self.gate, {timeout = timeout}).futures:begun()
+  return future:exception().code, future:done()
+end
+
 function Caller:outcome(i) return self.ended[i] end
 function Caller:results() return lp.gather(self.futures) end
 
@@ -65,6 +72,7 @@ support.each(describe, "a node that takes so many calls of one caller", function
       local err = raised(caller.call, caller, "begun")
       assert.equal("resource_exhausted", err.code)
       contains("node gate/0 is full", err)
+      assert.equal("resource_exhausted", caller:future_code(60))
       contains("2 calls", err)
       contains("edge_calls", err)
       gate:open() -- another caller has room of its own
@@ -97,6 +105,7 @@ support.each(describe, "a node that takes so many calls of one caller", function
       caller:pass(2, 2, 0.05)
       repeat lp.sleep(0.01) until caller:outcome(2)
       assert.equal("deadline_exceeded", caller:outcome(2))
+      assert.equal("deadline_exceeded", caller:future_code(0.05)) -- and no error where it is made
       assert.equal(1, gate:begun())
       gate:open()
     end)
