@@ -44,4 +44,32 @@ function evaluation.reload(id, client, ...)
   error(answer, 0)
 end
 
+local function have_changed(files)
+  for path, stamp in pairs(files) do
+    if core.file_stamp(path) ~= stamp then return true end
+  end
+end
+
+--- Statements that are given up when files change.
+local supervised = {}
+
+--- A main chunk is about to run its script again, in a task that is to be marked with the number
+-- returned. If it computes for ever nobody there sees that the script was mended: it is interrupted
+-- when one of `files` (path -> stamp) is not as it was.
+-- @int id the engine's, of the main chunk's node
+function evaluation.supervise(id, files)
+  serial = serial + 1
+  local statement = serial
+  supervised[statement] = true
+  core.start(function()
+    repeat core.sleep(0.2) until not supervised[statement] or have_changed(files)
+    if supervised[statement] then interrupt(id, statement) end
+    supervised[statement] = nil
+  end)
+  return statement
+end
+
+--- It has ended.
+function evaluation.ended(statement) supervised[statement] = nil end
+
 return evaluation

@@ -148,20 +148,36 @@ end
 
 -- ---------------------------------------------------------------- watching
 
---- The stamps of the script and of its modules in one text: what was tried is not tried again.
-local function stamp_of_all(path)
-  local list = {core.file_stamp(path)}
-  for name, file in pairs(script_modules()) do
-    list[#list + 1] = name .. "=" .. tostring(core.file_stamp(file))
-  end
-  table.sort(list)
-  return table.concat(list, " ")
+--- The script and its modules with their stamps: what was tried is not tried again.
+local function stamps_of_all(path)
+  local files = {[path] = core.file_stamp(path)}
+  for _, file in pairs(script_modules()) do files[file] = core.file_stamp(file) end
+  return files
 end
 
-local function try(run, path, arguments, report)
+local function are_equal(files, others)
+  for file, stamp in pairs(files) do
+    if others[file] ~= stamp then return false end
+  end
+  for file in pairs(others) do
+    if files[file] == nil then return false end
+  end
+  return true
+end
+
+--- In a task of its own, which the service interrupts when a file has changed since `seen`: the
+-- script may compute for ever, and then nothing else runs here.
+local function try(run, path, arguments, report, seen)
   local text = require("lp.files").read(path)
   if not text then return end -- whoever writes it has it out of the way
-  local ok, result = pcall(reload.script, run, "@" .. path, text, arguments)
+  local service = core.client("service", "service")
+  local statement = service:script_begins(seen)
+  local future = core.spawn(function()
+    core.statement(statement)
+    return reload.script(run, "@" .. path, text, arguments)
+  end)
+  local ok, result = pcall(future.result, future)
+  service.notify:script_ended(statement)
   if not ok then return report(("%s is not reloaded: %s"):format(path, tostring(result))) end
   report(("reloaded %s: %s"):format(path, require("lp.report").renewed(result.nodes)))
   for _, note in ipairs(result.notes) do report(note) end
@@ -172,13 +188,13 @@ end
 function reload.watch(run, path, arguments, report)
   local every = 0.2
   note_stamps()
-  local seen = stamp_of_all(path)
+  local seen = stamps_of_all(path)
   while not (run.outcome and run.outcome.ended) do
     core.sleep(every)
-    if stamp_of_all(path) ~= seen then
+    if not are_equal(stamps_of_all(path), seen) then
       core.sleep(every / 4) -- whoever writes it may not have finished
-      seen = stamp_of_all(path) -- before it is read: what changes meanwhile is for the next time
-      try(run, path, arguments, report)
+      seen = stamps_of_all(path) -- before it is read: what changes meanwhile is for the next time
+      try(run, path, arguments, report, seen)
     end
   end
 end

@@ -233,6 +233,15 @@ function service:adopt_main(id)
   service.main = id
 end
 
+--- The main chunk runs its script again, see lp.evaluation.
+function service:script_begins(files)
+  return require("lp.evaluation").supervise(service.main, files)
+end
+
+function service:script_ended(statement)
+  require("lp.evaluation").ended(statement)
+end
+
 --- What is stopping already gets no more than these seconds.
 local function hasten(run, notice)
   core.sleep(notice)

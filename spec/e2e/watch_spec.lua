@@ -62,6 +62,16 @@ support.placements(describe, "lp run --watch", function(launch_type)
     command:wait_for("no words", "err")
     write(command, "words.lua", words_of "again")
     command:wait_for "[listener/0] third again joe\n"
+    -- One that never ends is given up when it is mended.
+    for _, endless in ipairs {"print 'endless' while true do end",
+                              "print 'caught' while true do pcall(function() while true do end end) end"} do
+      local word = endless:match "'(%a+)'"
+      write(command, "p.lua", endless)
+      command:wait_for(word .. "\n")
+      write(command, "p.lua", (SCRIPT:gsub("VERSION", "after " .. word)))
+      command:wait_for(("[listener/0] after %s again joe\n"):format(word))
+      assert.truthy(command:read "err":find("p.lua is not reloaded: interrupted", 1, true))
+    end
     command:signal "INT"
     command:finish()
     assert.equal(130, command.status)
