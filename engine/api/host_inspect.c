@@ -3,6 +3,30 @@
 #include "runtime/inspect.h"
 #include "runtime/interrupt.h"
 
+/* Pushes an array of the ids of the nodes that live there. */
+static void push_ids(lua_State *L, const host *host, const hosted_loop *at) {
+  lua_Integer count = 0;
+  lua_createtable(L, at->nodes, 0);
+  for (const list *each = host->nodes.next; each != &host->nodes; each = each->next) {
+    const hosted_node *one = list_entry(each, const hosted_node, link);
+    if (one->at != at) continue;
+    lua_pushinteger(L, (lua_Integer)one->id);
+    lua_rawseti(L, -2, ++count);
+  }
+}
+
+/* inspect_loop(id, what, ticket) -> array of ids, or nil: as inspect, of all nodes that live on the
+ * loop of node `id`. The answer is an array with {id, answer} for each of them that is born. */
+static int host_inspect_loop(lua_State *L) {
+  hosted_node *hosted = host_find_node(host_of(L), (uint64_t)luaL_checkinteger(L, 1));
+  const char *what = luaL_checkstring(L, 2);
+  uint64_t ticket = (uint64_t)luaL_checkinteger(L, 3);
+  if (!hosted) return 0;
+  push_ids(L, host_of(L), hosted->at);
+  if (inspect_ask_all(hosted->at->loop, what, ticket)) return 1;
+  return failure_raise(L, LP_RESOURCE_EXHAUSTED, "out of memory");
+}
+
 /* inspect(id, what, ticket) -> boolean: the handler of events is told the answer, as "answer" with
  * the ticket, a status and either bytes for lp.core.unpack or (another status than 0) a text.
  * False: there is no such node. */
@@ -66,9 +90,6 @@ static int host_watchdog(lua_State *L) {
 }
 
 const luaL_Reg host_inspect_functions[] = {
-    {"inspect", host_inspect},
-    {"published", host_published},
-    {"metrics", host_metrics},
-    {"watchdog", host_watchdog},
-    {NULL, NULL},
+    {"inspect", host_inspect}, {"inspect_loop", host_inspect_loop}, {"published", host_published},
+    {"metrics", host_metrics}, {"watchdog", host_watchdog},         {NULL, NULL},
 };

@@ -14,7 +14,8 @@
 
 typedef struct question {
   message message;
-  uint64_t id, ticket;
+  uint64_t id; /* 0: all nodes of the loop */
+  uint64_t ticket;
   bool again; /* came back behind the mail */
   char what[32];
 } question;
@@ -32,17 +33,37 @@ static void answer_text(engine *engine, const question *asked, lp_status status,
   answer(engine, asked, status, text, strlen(text));
 }
 
-static void tell(node *node, const question *asked) {
+/* Writes what the node says. False: it does not know the question, and nothing was written. */
+static bool write_answer(node *node, const question *asked, writer *out) {
+  return node->hooks->on_inspect && node->hooks->on_inspect(node, asked->what, out);
+}
+
+/* Nil for those that say nothing: they are about to end. */
+static bool write_answers(loop *here, const question *asked, writer *out) {
+  writer_array(out);
+  for (list *each = here->nodes.next; each != &here->nodes; each = each->next) {
+    node *one = list_entry(each, node, link);
+    writer_array(out);
+    writer_integer(out, (int64_t)one->id);
+    if (!write_answer(one, asked, out)) writer_text(out, NULL);
+    writer_close(out);
+  }
+  writer_close(out);
+  return true;
+}
+
+/* `node` NULL: of all nodes of the loop. */
+static void tell(loop *here, node *node, const question *asked) {
   writer out = {0};
   writer_array(&out);
-  bool known = node->hooks->on_inspect && node->hooks->on_inspect(node, asked->what, &out);
+  bool known = node ? write_answer(node, asked, &out) : write_answers(here, asked, &out);
   writer_close(&out);
   if (!known)
-    answer_text(node->engine, asked, LP_NOT_FOUND, "there is no such question");
+    answer_text(here->engine, asked, LP_NOT_FOUND, "there is no such question");
   else if (out.failed)
-    answer_text(node->engine, asked, LP_RESOURCE_EXHAUSTED, "out of memory");
+    answer_text(here->engine, asked, LP_RESOURCE_EXHAUSTED, "out of memory");
   else
-    answer(node->engine, asked, LP_OK, out.out.data, out.out.length);
+    answer(here->engine, asked, LP_OK, out.out.data, out.out.length);
   buffer_fini(&out.out);
 }
 
@@ -50,13 +71,13 @@ static void tell(node *node, const question *asked) {
 static void question_run(message *carried, void *at) {
   question *asked = (question *)carried;
   loop *here = at;
-  node *node = loop_find_node(here, asked->id);
-  if (!node && !asked->again) { /* not born yet: its birth is ahead in the mail */
+  node *node = asked->id ? loop_find_node(here, asked->id) : NULL;
+  if (asked->id && !node && !asked->again) { /* not born yet: its birth is ahead in the mail */
     asked->again = true;
     if (mailbox_push(here->box, MAILBOX_MAIL, carried)) return;
   }
-  if (node)
-    tell(node, asked);
+  if (node || !asked->id)
+    tell(here, node, asked);
   else
     answer_text(here->engine, asked, LP_UNAVAILABLE, "the node has ended");
   mem_free(asked);
@@ -74,6 +95,10 @@ bool inspect_ask(loop *loop, uint64_t id, const char *what, uint64_t ticket) {
   }
   interrupt_send(loop, INTERRUPT_CONTROL);
   return true;
+}
+
+bool inspect_ask_all(loop *loop, const char *what, uint64_t ticket) {
+  return inspect_ask(loop, 0, what, ticket);
 }
 
 /* ---- watching ---------------------------------------------------------------- */

@@ -17,6 +17,10 @@ struct task;
  * another status and a text. False: memory is out. */
 bool inspect_ask(loop *loop, uint64_t id, const char *what, uint64_t ticket);
 
+/* The same of all nodes that live there: the one value is an array with an array [id, answer] for
+ * each. */
+bool inspect_ask_all(loop *loop, const char *what, uint64_t ticket);
+
 /* Has the node that computes on `loop` since then tell so (node_hooks.on_busy): loop->answered
  * says that it was asked, loop->watched that it has told. False: memory is out. */
 bool inspect_busy(loop *loop, int64_t since);

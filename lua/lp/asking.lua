@@ -21,7 +21,17 @@ function asking.answered(ticket, status, bytes)
   else
     question.refusal = bytes
   end
-  core.wake(question.token)
+  if question.token then core.wake(question.token) end
+end
+
+--- Opens a question; it is closed as a to-be-closed variable.
+local Question = {__close = function(question) open[question.ticket] = nil end}
+
+local function new()
+  serial = serial + 1
+  local question = setmetatable({ticket = serial}, Question)
+  open[serial] = question
+  return question
 end
 
 local function wait(question, due)
@@ -33,25 +43,62 @@ local function wait(question, due)
   end
 end
 
---- Asks node `id` for `what`: "state", "tasks", "calls" or "stats".
--- @number seconds how long to wait at most
--- @treturn table the answer; or nil, why there is none, and what is known without the node
-function asking.ask(id, what, seconds)
-  serial = serial + 1
-  local ticket, question = serial, {}
-  open[ticket] = question
-  local known = host.inspect(id, what, ticket)
-  local ok, err = true, nil
-  if known then ok, err = pcall(wait, question, core.now() + seconds) end
-  open[ticket] = nil
-  if not ok then error(err, 0) end
-  if question.answer then return question.answer end
+--- Why there is no answer of node `id`, and what is known without it.
+local function silence(id, question)
   local published = host.published(id)
-  if question.refusal or not published then return nil, question.refusal or "the node has ended", published end
+  if question.refusal or not published then return question.refusal or "the node has ended", published end
   local why = published.computing and "it is inside a C function that does not return" or
               "its loop does not answer"
   if published.computing and (published.where or "") ~= "" then why = why .. " (" .. published.where .. ")" end
-  return nil, why, published
+  return why, published
+end
+
+--- Asks node `id` for `what`: "state", "tasks", "calls", "stats" or "totals".
+-- @number seconds how long to wait at most
+-- @treturn table the answer; or nil, why there is none, and what is known without the node
+function asking.ask(id, what, seconds)
+  local question <close> = new()
+  if host.inspect(id, what, question.ticket) then wait(question, core.now() + seconds) end
+  if question.answer then return question.answer end
+  return nil, silence(id, question)
+end
+
+--- Asks the loops of all these nodes, each once.
+-- @treturn table id -> its question
+local function ask_loops(ids, what, questions)
+  local asked = {}
+  for _, id in ipairs(ids) do
+    if not asked[id] then
+      local question = new()
+      questions[#questions + 1] = question
+      for _, mate in ipairs(host.inspect_loop(id, what, question.ticket) or {}) do asked[mate] = question end
+      question.unheard = not asked[id]
+      asked[id] = question
+    end
+  end
+  return asked
+end
+
+local function close_all(questions)
+  for _, question in ipairs(questions) do open[question.ticket] = nil end
+end
+
+--- Asks many nodes, which costs a message for each loop and not for each node. A loop is held up for
+-- as long as all its nodes take to answer: for what is short.
+-- @tparam table ids array
+-- @treturn table id -> {answer} or {nil, why there is none, what is known without the node}
+function asking.ask_many(ids, what, seconds)
+  local due, said, results = core.now() + seconds, {}, {}
+  local questions <close> = setmetatable({}, {__close = close_all})
+  local asked = ask_loops(ids, what, questions)
+  for _, question in ipairs(questions) do
+    if not question.unheard then wait(question, due) end
+    for _, pair in ipairs(question.answer or {}) do said[pair[1]] = pair[2] end
+  end
+  for _, id in ipairs(ids) do
+    results[id] = said[id] and {said[id]} or {nil, silence(id, asked[id])}
+  end
+  return results
 end
 
 return asking

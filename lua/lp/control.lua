@@ -289,11 +289,13 @@ control["lp.logs"] = function(id, since, name, most, level)
 end
 
 --- What the loops of nodes tell about them, whatever the nodes are doing (lp.service.inspect): of one
--- node, or of all an array.
+-- node, or of all an array. What is short is asked of each loop once, for all its nodes.
+local short = {state = true, totals = true}
 for _, what in ipairs {"state", "tasks", "calls", "stats", "totals"} do
   control["lp." .. what] = function(id, name, budget)
     local run = run_of(id)
     if name ~= nil then return inspect.ask(node_of(run, name), what, budget or BUDGET) end
+    if short[what] then return inspect.ask_many(run.nodes, what, budget or BUDGET) end
     local answers = ask_all(run.nodes, budget or BUDGET, function(node, seconds)
       return inspect.ask(node, what, seconds)
     end)

@@ -68,6 +68,16 @@ function worker:inspect_node(key, what, seconds)
   return require("lp.asking").ask(nodes[key], what, seconds)
 end
 
+--- The same of many, see asking.ask_many: key -> what it gives.
+function worker:inspect_nodes(keys, what, seconds)
+  local wanted, results = {}, {}
+  for _, key in ipairs(keys) do wanted[#wanted + 1] = nodes[key] end
+  for id, result in pairs(require("lp.asking").ask_many(wanted, what, seconds)) do
+    results[ids[id] or id] = {answer = result[1], why = result[2], known = result[3]}
+  end
+  return results
+end
+
 --- Pauses a node, or lets it go on.
 function worker:pause_node(key, paused)
   if not nodes[key] then error("the node has ended", 0) end

@@ -217,6 +217,38 @@ support.each(describe, "counts and times", function(place)
     end, {metrics = "off"})
   end)
 
+  it("tell the totals of all nodes, also of loops and colocations that are shared", function()
+    place(function(program)
+      local function node(loop) return lp.CourierNode(Node.new):options {loop = loop} end
+      local nodes = {}
+      for i = 1, 3 do nodes[i] = program:add_node(node "shared", "on_one_loop") end
+      nodes[4] = program:add_node(lp.CourierNode(Node.new), "alone")
+      program:add_node(lp.LuaNode(function() end), "over")
+      program:add_node(lp.MultiThreadingColocation {lp.CourierNode(Node.new), lp.CourierNode(Node.new)}, "pair")
+      return table.unpack(nodes)
+    end, function(a, b, c, alone, run)
+      for i, client in ipairs {a, b, c, alone} do
+        for _ = 1, i do client:ping() end
+      end
+      support.until_node(run, "over/0", function(node) return node.state == "ended" end)
+      local answers, names
+      repeat
+        answers, names = {}, {}
+        for i, answer in ipairs(ask(run, "totals")) do
+          answers[answer.node], names[i] = answer, answer.node
+        end
+      until not (answers["pair/0/0"].partial or answers["pair/0/1"].partial) -- they may not be there yet
+      local expected = {}
+      for i, node in ipairs(run:nodes()) do expected[i] = node.name end
+      assert.same(expected, names)
+      for i, name in ipairs {"on_one_loop/0", "on_one_loop/1", "on_one_loop/2", "alone/0"} do
+        assert.equal(i, answers[name]["in"])
+      end
+      contains("it has ended", answers["over/0"].partial_reason)
+      for _, state in ipairs(ask(run, "state")) do assert(state.partial or state.tasks or state.state, state.node) end
+    end)
+  end)
+
   it("tell of all nodes at once", function()
     two(place, function(first, _, run)
       first:ping()
