@@ -196,7 +196,8 @@ static void test_scripts_that_are_no_programs(void) {
   }
   FAILS(lp_program_load_file(engine, "/no/such/file", 0, NULL, &program), LP_NOT_FOUND,
         "/no/such/file");
-  FAILS(lp_program_load_file(engine, "/", 0, NULL, &program), LP_NOT_FOUND, "folder");
+  FAILS(lp_program_load_file(engine, "/", 0, NULL, &program), LP_NOT_FOUND,
+        "cannot read /: Is a directory");
   FAILS(lp_program_load_text(engine, NULL, "", 0, 0, NULL, &program), LP_INVALID_ARGUMENT, "NULL");
   FAILS(lp_program_load_text(engine, "x", "", 0, 1, NULL, &program), LP_INVALID_ARGUMENT,
         "1 arguments");
