@@ -5,6 +5,7 @@
 #include <lauxlib.h>
 #include <stdio.h>
 
+#include "base/hot.h"
 #include "wire/codec.h"
 #include "wire/codec_class.h"
 #include "wire/codec_writer.h"
@@ -140,7 +141,7 @@ bool write_array_head(writer *w, lua_Unsigned count) {
   return true;
 }
 
-static bool write_typed(writer *w, int index, int type);
+HOT_INLINE bool write_typed(writer *w, int index, int type);
 
 /* ---- maps ------------------------------------------------------------------- */
 
@@ -368,7 +369,7 @@ static inline bool write_table(writer *w, int index, int base) {
   return writer_leave(w, plain ? write_fields(w, index, base) : write_marked(w, index));
 }
 
-static inline bool write_typed(writer *w, int index, int type) {
+HOT_INLINE bool write_typed(writer *w, int index, int type) {
   switch (type) {
     case LUA_TNIL: return write_nil(w);
     case LUA_TBOOLEAN: return write_boolean(w, index);
