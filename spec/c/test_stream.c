@@ -26,7 +26,7 @@ typedef struct peer {
   stream *stream;
   buffer got;     /* all bytes that came, in order */
   size_t offered; /* when not 0: on_space offers room up to this many bytes of `got` */
-  int opens, closes, drains, stored, data_events;
+  int opens, closes, drains, stored, data_events, forgotten;
   lp_status status;
   char why[400];
   enum { KEEP, FREE_ON_OPEN, FREE_ON_DATA, FREE_ON_CLOSE, FREE_ON_DRAINED } plan;
@@ -351,6 +351,45 @@ static void the_rest_of_what_began_elsewhere_is_no_message(void) {
   WAIT_FOR(ends[0].closes == 1);
   unsent = stream_unsent(ends[0].stream, &length, &sent);
   CHECK(length == 8 && sent == 0 && !memcmp(unsent, "the next", 8));
+  tear_down();
+}
+
+enum { MESSAGE = 1000 /* bytes, the first of which is an M */, MESSAGES = 500 };
+
+static size_t on_forget(void *owner, const uint8_t *data, size_t sent) {
+  peer *one = owner;
+  one->forgotten++;
+  CHECK(sent > 0 && data[0] == 'M');
+  return sent - sent % MESSAGE;
+}
+
+static void append_messages(peer *one) {
+  buffer *out = stream_out(one->stream);
+  CHECK(buffer_reserve(out, MESSAGES * MESSAGE));
+  for (size_t i = 0; i < MESSAGES * MESSAGE; i++)
+    out->data[out->length++] = i % MESSAGE ? (uint8_t)(i / MESSAGE) : 'M';
+}
+
+static void what_is_forgotten_begins_behind_what_began_elsewhere(void) {
+  enum { LARGE = 1 << 20 };
+  stream_events events = all_events;
+  int fds[2];
+  set_up();
+  events.on_forget = on_forget;
+  CHECK(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds));
+  ends[0].stream = stream_open(loop, &scratch, fds[0], 4096, &events, &ends[0]);
+  open_end(&ends[1], fds[1], 4096);
+  flush_around(&ends[0], 20, LARGE, 5);
+  append_messages(&ends[0]);
+  WAIT_FOR(ends[1].got.length == LARGE + 25 + MESSAGES * MESSAGE);
+  CHECK(ends[0].forgotten > 0);
+  for (size_t i = 0; i < MESSAGES * MESSAGE; i++)
+    if (ends[1].got.data[LARGE + 25 + i] != (i % MESSAGE ? (uint8_t)(i / MESSAGE) : 'M')) {
+      CHECK(!"the messages are whole");
+      break;
+    }
+  ends[1].got.length = LARGE + 25;
+  CHECK(got_pattern(&ends[1], LARGE + 25));
   tear_down();
 }
 
@@ -804,6 +843,7 @@ int main(void) {
   RUN(large_reads_go_where_the_owner_says);
   RUN(bytes_elsewhere_go_out_in_their_place);
   RUN(the_rest_of_what_began_elsewhere_is_no_message);
+  RUN(what_is_forgotten_begins_behind_what_began_elsewhere);
   RUN(what_could_not_begin_is_kept_whole);
   RUN(the_end_comes_after_the_data);
   RUN(unflushed_bytes_are_sent_when_freed);
