@@ -11,6 +11,8 @@
  *             words, is lp_message() of the same thread, until its next call that fails.
  *             A NULL where there must be something, a closed engine and a wrong thread are
  *             errors like any other (invalid_argument, failed_precondition).
+ *   Times     are in seconds. NaN is refused (invalid_argument), and so is less than 0 where it is
+ *             given no meaning.
  *   Threads   An engine and all that was made from it belong to the thread that opened it (or
  *             took it over with lp_engine_adopt). Functions marked "any thread" may be called
  *             from everywhere. Engines are independent of each other.

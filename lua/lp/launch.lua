@@ -302,6 +302,9 @@ end
 -- @string[opt] reason for the log
 function Run:stop(reason)
   check_run(self, "stop()")
+  if reason ~= nil and type(reason) ~= "string" then
+    options.refuse("run:stop", 1, "a text, the reason", reason, 2)
+  end
   service():stop_run(self.id, "the launcher", reason)
 end
 
