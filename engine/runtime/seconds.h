@@ -5,8 +5,9 @@
 #include <lua.h>
 #include <stdint.h>
 
-/* When the seconds at `index` from now are over; nothing or nil: never. What is no number of 0 or
- * more (NaN, too) is a bad argument. */
+/* When the seconds at `index` from now are over; nothing or nil: never; below 0: now, so that what
+ * is left of a time may be waited for without a look whether anything is. What is no number (NaN,
+ * too) is a bad argument. */
 int64_t seconds_due(lua_State *L, int index);
 
 #endif

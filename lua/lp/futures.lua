@@ -126,7 +126,7 @@ end
 local function wait_schema()
   local options = require "lp.options"
   return options, {
-    timeout = options.timeout,
+    timeout = options.seconds,
     return_when = options.one_of("all_completed", "first_completed", "first_exception"),
   }
 end

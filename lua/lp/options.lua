@@ -116,11 +116,12 @@ options.timeout = options.number("a number of seconds, 0 or more", 0)
 --- Times with which less than 0 has a meaning, too.
 options.seconds = options.number("a number of seconds", -math.huge)
 
---- The same for a time-out that is a function's argument; nil passes.
+--- For how long a function waits, its argument; nil passes. Less than 0 polls as 0 does, so that
+-- what is left of a time may be given.
 -- @string what the call in words
 -- @int level as in `options.check`
 function options.check_timeout(what, timeout, level)
-  local _, expected = options.timeout(timeout == nil and 0 or timeout)
+  local _, expected = options.seconds(timeout == nil and 0 or timeout)
   if not expected then return end
   error(("%s: timeout must be %s, got %s"):format(what, expected, options.describe(timeout)), level + 1)
 end

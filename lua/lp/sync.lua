@@ -4,7 +4,7 @@
 -- that was handed something and is cancelled before it runs gives it on. Leaving the list
 -- is a to-be-closed variable, which runs however the wait ends: also by a time-out, by
 -- cancellation, and when the whole task is closed.
--- Time-outs are seconds, 0 or more; nil waits for ever, 0 polls.
+-- Time-outs are seconds; nil waits for ever, 0 and less polls.
 -- @module lp.sync
 
 local core = require "lp.core"
@@ -63,7 +63,7 @@ end
 
 --- For a method's argument; the options are loaded for a mistake only.
 local function check_timeout(timeout, what)
-  if timeout == nil or type(timeout) == "number" and timeout >= 0 then return end
+  if timeout == nil or type(timeout) == "number" and timeout == timeout then return end
   require("lp.options").check_timeout(what, timeout, 3)
 end
 

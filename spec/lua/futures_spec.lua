@@ -144,7 +144,7 @@ describe("lp.wait", function()
   it("checks its options", function()
     fails_here("unknown option \"timout\"", function() lp.wait({}, {timout = 1}) end)
     fails_here("return_when must be one of", function() lp.wait({}, {return_when = "all"}) end)
-    fails_here("timeout must be", function() lp.wait({}, {timeout = -1}) end)
+    fails_here("timeout must be", function() lp.wait({}, {timeout = 0 / 0}) end)
   end)
 end)
 

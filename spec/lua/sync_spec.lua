@@ -89,16 +89,32 @@ describe("times", function()
     ["sleep"] = function(time) lp.sleep(time) end,
   }
 
+  local function refused(name, take, time)
+    local message = helper.failure(take, time)
+    assert.truthy(message:find("^%S*sync_spec.lua:%d+: "), message)
+    assert.truthy(message:find(name, 1, true), message)
+    assert.truthy(message:find("seconds", 1, true), message)
+  end
+
   for name, take in pairs(takers) do
-    it("that are none, NaN or less than 0, are refused by " .. name, function()
-      for _, time in ipairs {0 / 0, -0.5, -math.huge} do
-        local message = helper.failure(take, time)
-        assert.truthy(message:find("^%S*sync_spec.lua:%d+: "), message)
-        assert.truthy(message:find(name, 1, true), message)
-        assert.truthy(message:find("seconds, 0 or more", 1, true), message)
-      end
+    it("that are none are refused by " .. name, function()
+      refused(name, take, 0 / 0)
     end)
   end
+
+  it("below 0 are refused as options", function()
+    for _, time in ipairs {-0.5, -math.huge} do refused("lp.with", takers["lp.with"], time) end
+  end)
+
+  it("below 0 are over for a wait", function()
+    for _, time in ipairs {-0.5, -math.huge} do
+      assert.is_false(event:wait(time))
+      assert.is_false(queue:put(2, time))
+      assert.is_false(semaphore:acquire(time))
+      lp.sleep(time)
+      helper.failure(takers["result"], time)
+    end
+  end)
 end)
 
 describe("lp.Semaphore", function()
