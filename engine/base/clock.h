@@ -3,6 +3,7 @@
 #ifndef LP_BASE_CLOCK_H
 #define LP_BASE_CLOCK_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <time.h>
 
@@ -12,6 +13,19 @@ static inline int64_t clock_now(void) {
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
   return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* The same, up to so much behind, for a quarter of the cost. */
+enum { CLOCK_COARSE_NS = 10000000 };
+static inline int64_t clock_coarse(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* Has the time `due` come? Exact, and cheap while it is far away. */
+static inline bool clock_passed(int64_t due) {
+  return due - clock_coarse() < CLOCK_COARSE_NS && clock_now() >= due;
 }
 
 /* Seconds from a script as nanoseconds; huge and NaN values become CLOCK_NEVER,

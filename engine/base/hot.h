@@ -4,5 +4,9 @@
 #define LP_BASE_HOT_H
 
 #define HOT_INLINE static inline __attribute__((always_inline))
+/* The same of a function that a header declares, when everything is linked as a whole. */
+#define HOT_SHARED inline __attribute__((always_inline))
+/* And for those that are hardly ever called: kept out of their way. */
+#define COLD __attribute__((cold, noinline))
 
 #endif

@@ -14,7 +14,7 @@
 #include "runtime/failure.h"
 #include "wire/codec_small.h"
 
-enum { METHOD_CACHE = 4096, OWN_FIELDS = 16 };
+enum { METHOD_CACHE = 4096, OWN_FIELDS = 16, COARSE_FROM_NS = 1000000000 };
 enum { UV_FUTURES = 1, UV_NOTIFY = 2 };
 
 static const char metatable_key = 0;
@@ -64,6 +64,7 @@ enum { AT_CLIENT = 1, AT_METHOD = 2, AT_FIRST = 3 };
 
 typedef struct outgoing {
   int method, first; /* indices: the name, the first argument */
+  int count;         /* of arguments */
   bool waits;        /* for a server that is not there yet */
   int64_t due;
   meter *meter; /* of the method, or NULL */
@@ -82,19 +83,20 @@ static lp_status keep_written(peer *peer, pending *call, const outgoing *what, b
   return LP_OK;
 }
 
-/* The same as write_call for a request without a time that has a few scalars for arguments.
- * False: nothing was written. */
+/* The same as write_call for a request that has a few scalars for arguments. False: nothing was
+ * written. */
 HOT_INLINE bool write_small(lua_State *L, peer *peer, pending *call, const outgoing *what) {
-  size_t length;
-  const char *method = lua_tolstring(L, what->method, &length);
-  if (what->due != CLOCK_NEVER || length > FRAME_SMALL_METHOD) return false;
+  const meter *name = what->meter;
+  if (!name || name->others || name->length > FRAME_SMALL_METHOD) return false;
   buffer *out = peer_small_begin(peer, FRAME_SMALL_ROOM);
   if (!out) return false;
+  bool timed = what->due != CLOCK_NEVER;
   uint8_t *start = out->data + out->length;
-  uint8_t *body = frame_small_request(start, call->id, method, length);
-  uint8_t *end = codec_put_small(L, what->first, lua_gettop(L) - what->first + 1, &peer->rpc->codec,
-                                 body, out->data + out->capacity);
+  uint8_t *body = frame_small_request(start, call->id, name->name, name->length, timed);
+  uint8_t *end = codec_put_small(L, what->first, what->count, &peer->rpc->codec, body,
+                                 out->data + out->capacity - HELLO_META_MAX);
   if (!end) return false;
+  if (timed) end = hello_put_time(end, what->due - clock_coarse());
   pending_charge(peer, call, what->meter, (size_t)(end - start));
   peer_small_end(peer, out, end);
   return true;
@@ -112,11 +114,10 @@ static lp_status write_call(lua_State *L, peer *peer, pending *call, const outgo
   bool timed = call && due != CLOCK_NEVER;
   bool begun = call ? frame_begin_request(out, true, call->id, method, length, timed, &at)
                     : frame_begin_notify(out, true, method, length, false, &at);
-  int count = lua_gettop(L) - what->first + 1;
-  lp_status status = begun
-                         ? codec_write_around(L, what->first, count, "argument", &peer->rpc->codec,
-                                              out, peer_sends_around(peer) ? &hole : NULL, fault)
-                         : fault_set(fault, LP_RESOURCE_EXHAUSTED, "no memory for a call");
+  lp_status status =
+      begun ? codec_write_around(L, what->first, what->count, "argument", &peer->rpc->codec, out,
+                                 peer_sends_around(peer) ? &hole : NULL, fault)
+            : fault_set(fault, LP_RESOURCE_EXHAUSTED, "no memory for a call");
   if (status == LP_OK && timed && !hello_put_meta(out, due - clock_now()))
     status = fault_set(fault, LP_RESOURCE_EXHAUSTED, "no memory for a call");
   if (status != LP_OK) {
@@ -177,24 +178,26 @@ static int fail_late(lua_State *L, int method) {
   return fail_call(L, &fault);
 }
 
-/* `sent` is the stack's height when the call went out; results lie above. */
-HOT_INLINE int call_end_of(lua_State *L, int sent, int method) {
+/* The answer's values are on top. */
+HOT_INLINE int call_end_of(lua_State *L, int method) {
   task *task = node_of(L)->current;
   bool failed = task->failed;
   task->failed = false;
   if (!task_after_wait(L)) return fail_late(L, method);
   if (failed) return lua_error(L);
-  return lua_gettop(L) - sent;
+  return task->nargs;
 }
 
-static int call_end(lua_State *L, int status, lua_KContext sent) {
+static int call_end(lua_State *L, int status, lua_KContext context) {
   (void)status;
-  return call_end_of(L, (int)sent, AT_METHOD);
+  (void)context;
+  return call_end_of(L, AT_METHOD);
 }
 
-static int method_end(lua_State *L, int status, lua_KContext sent) {
+static int method_end(lua_State *L, int status, lua_KContext context) {
   (void)status;
-  return call_end_of(L, (int)sent, lua_upvalueindex(1));
+  (void)context;
+  return call_end_of(L, lua_upvalueindex(1));
 }
 
 HOT_INLINE int call_wait(lua_State *L, peer *peer, const outgoing *what, lua_KFunction end) {
@@ -205,7 +208,7 @@ HOT_INLINE int call_wait(lua_State *L, peer *peer, const outgoing *what, lua_KFu
   sent->task = task;
   task->waiting_for = sent;
   task->abandon = call_abandon;
-  return task_yield(L, task, what->due, lua_gettop(L), end);
+  return task_yield(L, task, what->due, 0, end);
 }
 
 static int call_future(lua_State *L, peer *peer, const outgoing *what) {
@@ -273,19 +276,21 @@ int client_send(lua_State *L, int64_t due) {
     list_push(&peer->waiters, &task->link);
     return task_yield(L, task, due, due, call_retry);
   }
-  const outgoing what = {AT_METHOD, AT_FIRST, !client->hasty, due,
-                         meter_of(L, peer->rpc, AT_METHOD)};
+  const outgoing what = {AT_METHOD,      AT_FIRST, lua_gettop(L) - AT_FIRST + 1,
+                         !client->hasty, due,      meter_of(L, peer->rpc, AT_METHOD)};
   if (client->mode == MODE_CALL) return call_wait(L, peer, &what, call_end);
   if (client->mode == MODE_FUTURES) return call_future(L, peer, &what);
   return call_notify(L, peer, &what);
 }
 
-int64_t client_due(lua_State *L, const client *client) {
+HOT_SHARED int64_t client_due(lua_State *L, const client *client) {
   task *task = node_of(L)->current;
   int64_t due = task && task->shield == 0 ? task->deadline : CLOCK_NEVER;
   if (client->timeout == CLOCK_NEVER) return due;
-  int64_t own = clock_now() + client->timeout;
-  return own < due ? own : due;
+  bool coarse =
+      client->timeout >= COARSE_FROM_NS; /* that much later does not matter, never earlier */
+  int64_t now = coarse ? clock_coarse() + CLOCK_COARSE_NS : clock_now();
+  return now + client->timeout < due ? now + client->timeout : due;
 }
 
 /* client:method(...): upvalue 1 is the name, 2 its meter. */
@@ -296,8 +301,9 @@ static int method_call(lua_State *L) {
                       lua_tostring(L, lua_upvalueindex(1)));
   peer *peer = client->peer;
   if (client->mode == MODE_CALL && peer->state == PEER_OPEN && has_credit(peer) && !client->hasty) {
-    const outgoing what = {lua_upvalueindex(1), AT_METHOD, !client->hasty, client_due(L, client),
-                           lua_touserdata(L, lua_upvalueindex(2))};
+    const outgoing what = {lua_upvalueindex(1),           AT_METHOD,
+                           lua_gettop(L) - AT_METHOD + 1, true,
+                           client_due(L, client),         lua_touserdata(L, lua_upvalueindex(2))};
     return call_wait(L, peer, &what, method_end);
   }
   lua_pushvalue(L, lua_upvalueindex(1));

@@ -7,7 +7,6 @@
 #include "base/hot.h"
 #include "rpc/client.h"
 #include "rpc/future.h"
-#include "rpc/methods.h"
 #include "rpc/native.h"
 #include "rpc/pending.h"
 #include "rpc/remote.h"
@@ -15,16 +14,13 @@
 #include "wire/codec_small.h"
 
 /* Pushes what the response brought on `to`; false when that is an error. */
-HOT_INLINE bool push_answer(lua_State *to, rpc *rpc, const frame *frame, int *count) {
+COLD static bool push_answer(lua_State *to, rpc *rpc, const frame *frame, int *count) {
   fault fault;
   *count = 1;
   if (frame->error) {
     remote_read(to, rpc, frame->error, frame->error_length);
     return false;
   }
-  if ((*count = codec_read_small(to, frame->body, frame->body_length, &rpc->codec)) >= 0)
-    return true;
-  methods_forget(rpc); /* unpack functions may run */
   if (codec_read(to, frame->body, frame->body_length, &rpc->codec, count, &fault) == LP_OK)
     return true;
   *count = 1;
@@ -44,8 +40,15 @@ HOT_INLINE void answer_begin(pending *pending) {
 /* Places a call leaves free on the stack it waits on, of the LUA_MINSTACK it began with. */
 enum { WAITER_ROOM = LUA_MINSTACK - 8 };
 
+/* Whoever waits has been given what came. */
+HOT_INLINE void answer_over(pending *pending, bool ok) {
+  pending->peer->rpc->answering = NULL;
+  meter_end(&pending->peer->made, &pending->watch, !ok);
+  pending_recycle(pending);
+}
+
 /* The `count` values on top of L, results or an error, go to whoever waits. */
-HOT_INLINE void answer_end(lua_State *L, pending *pending, bool ok, int count) {
+static void answer_end(lua_State *L, pending *pending, bool ok, int count) {
   task *task = pending->task;
   if (!task) {
     lua_rawgeti(L, LUA_REGISTRYINDEX, pending->future);
@@ -62,15 +65,13 @@ HOT_INLINE void answer_end(lua_State *L, pending *pending, bool ok, int count) {
     task->failed = !ok;
     task_wake(task, count);
   }
-  pending->peer->rpc->answering = NULL;
-  meter_end(&pending->peer->made, &pending->watch, !ok);
-  pending_recycle(pending);
+  answer_over(pending, ok);
 }
 
 /* An answer that comes behind its deadline is late, also when no timer has said so yet. */
 HOT_INLINE bool is_late(const pending *pending) {
   const timer *timer = pending->task ? &pending->task->timer : &pending->timer;
-  return timer_running(timer) && clock_now() >= timer->due;
+  return timer_running(timer) && clock_passed(timer->due);
 }
 
 /* The same error as if its timer had come first: a task that waits raises its own. */
@@ -89,7 +90,27 @@ static void fail_late(lua_State *L, pending *pending) {
   answer_end(L, pending, true, 0);
 }
 
-void client_answer(lua_State *L, pending *pending, const frame *frame) {
+/* A few scalars, straight onto the stack of the task that waits, if it is a task. Should a string
+ * find no memory, what lies there already does no harm to the error that follows. */
+HOT_INLINE bool answer_small(lua_State *L, pending *pending, const frame *frame) {
+  task *task = pending->task;
+  const codec *rules = &pending->peer->rpc->codec;
+  if (frame->error || (*frame->body & 0x0f) > WAITER_ROOM) return false;
+  bool straight = task && task->state == TASK_WAITING;
+  lua_State *to = straight ? task->waiter : L;
+  int count = codec_read_small(L, to, frame->body, frame->body_length, rules, NULL);
+  if (count < 0) return false;
+  if (!straight) {
+    answer_end(L, pending, true, count);
+    return true;
+  }
+  task->failed = false;
+  task_wake(task, count);
+  answer_over(pending, true);
+  return true;
+}
+
+HOT_SHARED void client_answer(lua_State *L, pending *pending, const frame *frame) {
   if (is_late(pending)) {
     fail_late(L, pending);
     return;
@@ -98,8 +119,9 @@ void client_answer(lua_State *L, pending *pending, const frame *frame) {
     native_settle(pending, frame, LP_OK, NULL);
     return;
   }
-  int count;
   answer_begin(pending);
+  if (answer_small(L, pending, frame)) return;
+  int count;
   bool ok = push_answer(L, pending->peer->rpc, frame, &count);
   answer_end(L, pending, ok, count);
 }

@@ -63,15 +63,16 @@ void hello_second_text(const uint8_t *params, size_t length, char *out, size_t s
 }
 
 bool hello_put_meta(buffer *out, int64_t left_ns) {
-  int64_t left_us = (left_ns + 999) / 1000;
-  return frame_put_array(out, 1) && frame_put_integer(out, left_us > 0 ? left_us : 0);
+  if (!buffer_reserve(out, HELLO_META_MAX)) return false;
+  out->length = (size_t)(hello_put_time(out->data + out->length, left_ns) - out->data);
+  return true;
 }
 
 int64_t hello_time(const frame *frame) {
   token first;
   const uint8_t *payload;
   if (!frame->meta || !element(frame->meta, frame->meta_length, 0, &first, &payload) ||
-      first.kind != TOKEN_UNSIGNED || first.value > INT64_MAX / 2000)
+      first.kind != TOKEN_UNSIGNED || first.value > HELLO_MOST_US)
     return CLOCK_NEVER;
   return (int64_t)first.value * 1000;
 }

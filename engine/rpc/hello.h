@@ -4,6 +4,7 @@
 #define LP_RPC_HELLO_H
 
 #include "rpc/peer.h"
+#include "wire/token.h"
 
 #define HELLO_METHOD  "lp.hello"
 #define CREDIT_METHOD "lp.credit"
@@ -31,8 +32,14 @@ void hello_held(peer *peer, uint32_t id, const char *list);
 
 /* The meta element of a request: an array whose first element is the time the caller has
  * left, in microseconds. false: memory. hello_time gives it in ns, CLOCK_NEVER: none. */
+#define HELLO_MOST_US (INT64_MAX / 2000)
 bool hello_put_meta(buffer *out, int64_t left_ns);
 int64_t hello_time(const frame *frame);
+/* As hello_put_meta, into room for HELLO_META_MAX bytes; where it ends. */
+enum { HELLO_META_MAX = 10 };
+static inline uint8_t *hello_put_time(uint8_t *at, int64_t left_ns) {
+  return token_put_integer(token_put_array(at, 1), left_ns > 0 ? (left_ns + 999) / 1000 : 0);
+}
 
 /* The first element of a params array as an id, 0: it is none; or as text, cut to `size`
  * bytes, "": it is none. */

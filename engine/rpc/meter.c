@@ -12,7 +12,7 @@ static unsigned slot_of(const char *name, size_t length) {
 }
 
 static meter *meter_new(meter **place, const char *name, size_t length) {
-  meter *made = mem_new(sizeof *made + length + 1);
+  meter *made = mem_new(sizeof *made + length + 1 + METER_SLACK);
   if (!made) return NULL;
   made->length = length;
   memcpy(made->name, name, length);
@@ -29,14 +29,17 @@ static meter **place_of(meters *meters, const char *name, size_t length) {
 }
 
 meter *meter_find(meters *meters, const char *name, size_t length) {
-  if (length > NAME_LIMIT) length = NAME_LIMIT;
+  bool others = length > NAME_LIMIT;
+  if (others) length = NAME_LIMIT;
   meter **place = place_of(meters, name, length);
   if (!*place && meters->count >= METER_NAMES) {
     name = METER_OTHERS;
     length = strlen(name);
+    others = true;
     place = place_of(meters, name, length);
   }
   if (!*place && meter_new(place, name, length)) meters->count++;
+  if (*place && others) (*place)->others = true;
   return meters->last = *place;
 }
 

@@ -7,11 +7,13 @@
 #ifndef LP_RPC_METER_H
 #define LP_RPC_METER_H
 
+#include <stdbool.h>
 #include <stddef.h>
-#include <string.h>
 
+#include "base/bytes.h"
 #include "base/clock.h"
 #include "base/histogram.h"
+#include "base/hot.h"
 
 enum {
   METER_BUSY = 10000,        /* calls a second */
@@ -20,6 +22,7 @@ enum {
   METER_SLOTS = 32,
   METER_NAMES = 256 /* methods told apart; what is beyond counts as METER_OTHERS */
 };
+enum { METER_SLACK = 16 };
 #define METER_OTHERS "(others)"
 
 /* One method. Lives as long as its node; its name serves as that of calls under way. */
@@ -27,8 +30,9 @@ typedef struct meter {
   struct meter *next; /* of its slot */
   uint64_t calls, errors;
   histogram *times; /* ns; NULL: none was taken yet */
+  bool others;      /* stands for several methods, and has not their name */
   size_t length;
-  char name[]; /* terminated */
+  char name[]; /* terminated, and METER_SLACK bytes more can be read */
 } meter;
 
 typedef struct meters {
@@ -42,9 +46,9 @@ meter *meter_find(meters *meters, const char *name, size_t length);
 void meters_fini(meters *meters);
 
 /* The meter of a method, made when it is met first; NULL: memory is out. */
-static inline meter *meter_get(meters *meters, const char *name, size_t length) {
+HOT_INLINE meter *meter_get(meters *meters, const char *name, size_t length) {
   meter *last = meters->last;
-  if (last && last->length == length && memcmp(last->name, name, length) == 0) return last;
+  if (last && last->length == length && bytes_same(last->name, name, length)) return last;
   return meter_find(meters, name, length);
 }
 /* Of one direction of a link: which calls are timed, and their times. */
@@ -70,7 +74,7 @@ typedef struct stopwatch {
 void meter_time(link_meter *link, stopwatch *watch);
 
 /* A call of `meter`'s method (or NULL) begins in a turn that began at `now`. */
-static inline void meter_begin(link_meter *link, meter *meter, int64_t now, stopwatch *watch) {
+HOT_INLINE void meter_begin(link_meter *link, meter *meter, int64_t now, stopwatch *watch) {
   watch->meter = meter;
   watch->began = now;
   watch->weight = 0;
@@ -83,7 +87,7 @@ static inline void meter_begin(link_meter *link, meter *meter, int64_t now, stop
 void meter_record(link_meter *link, const stopwatch *watch);
 
 /* It has been answered. */
-static inline void meter_end(link_meter *link, stopwatch *watch, bool failed) {
+HOT_INLINE void meter_end(link_meter *link, stopwatch *watch, bool failed) {
   if (watch->began == 0) return;
   if (failed) {
     link->errors++;

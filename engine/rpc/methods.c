@@ -150,7 +150,7 @@ bool methods_find(lua_State *L, rpc *rpc, const char *method, size_t length) {
   if (find_reserved(L, method, length)) return true;
   if (rpc->bound != LUA_NOREF) return find_bound(L, rpc, method, length);
   if (rpc->instance == LUA_NOREF) return false;
-  strings_push(rpc->codec.strings, L, method, length);
+  strings_push(rpc->codec.strings, L, L, method, length);
   int key = lua_gettop(L); /* the function takes its place */
   lua_rawgeti(L, LUA_REGISTRYINDEX, rpc->instance);
   bool found;
@@ -164,18 +164,6 @@ bool methods_find(lua_State *L, rpc *rpc, const char *method, size_t length) {
   }
   lua_settop(L, found ? key + 1 : key - 1);
   return found;
-}
-
-bool methods_keep(lua_State *L, rpc *rpc, const char *method, size_t length, int values) {
-  methods_found *found = &rpc->found;
-  if (length >= sizeof found->name || values > 2) return false;
-  for (int i = 0; i < values; i++) lua_copy(L, i - values, METHODS_FOUND + i);
-  memcpy(found->name, method, length);
-  found->name[length] = 0;
-  found->length = length;
-  found->values = values;
-  found->wide = false;
-  return true;
 }
 
 /* Adds the names of functions in the table on top to the set at `set`. */

@@ -11,12 +11,6 @@
 /* Pushes the function a call of `method` runs, and what comes before the call's arguments (its
  * self, mostly); false: nothing of that name. Needs the stack a C function begins with. */
 bool methods_find(lua_State *L, rpc *rpc, const char *method, size_t length);
-/* Keeps the `values` on top, which methods_find pushed, in rpc->found. False: they are too many. */
-bool methods_keep(lua_State *L, rpc *rpc, const char *method, size_t length, int values);
-/* Code of the node has run: what was found has to be looked up again. */
-static inline void methods_forget(rpc *rpc) {
-  rpc->found.values = 0;
-}
 /* Pushes the names that can be called, an array. */
 void methods_list(lua_State *L, rpc *rpc);
 

@@ -1,5 +1,6 @@
 /* See overview.h. Here: the calls under way. */
 #include "rpc/held.h"
+#include "rpc/inbox.h"
 #include "rpc/overview.h"
 #include "rpc/pending.h"
 #include "rpc/server.h"
@@ -37,22 +38,31 @@ static void put_made(listing *list, const peer *peer) {
   }
 }
 
-static void put_held(void *owner, const peer *peer, const frame *frame, int64_t arrived_at,
-                     int64_t due) {
+static void put_waiting(listing *list, const peer *peer, const frame *frame, int64_t arrived_at,
+                        int64_t due, const char *state) {
   char method[64];
   size_t length =
       frame->method_length < sizeof method - 1 ? frame->method_length : sizeof method - 1;
-  listing *list = owner;
   memcpy(method, frame->method, length);
   method[length] = 0;
   if (!begin(list, "from", peer->name, method, arrived_at, due)) return;
-  writer_put_text(list->out, "state", "waiting for a handler");
+  writer_put_text(list->out, "state", state);
   writer_close(list->out);
 }
 
+static void put_held(void *owner, const peer *peer, const frame *frame, int64_t arrived_at,
+                     int64_t due) {
+  put_waiting(owner, peer, frame, arrived_at, due, "waiting for a handler");
+}
+
+static void put_ready(void *owner, const peer *peer, const frame *frame, int64_t arrived_at) {
+  put_waiting(owner, peer, frame, arrived_at, CLOCK_NEVER, "ready");
+}
+
 static void put_handled(listing *list, const call *call, const char *state) {
-  int64_t due = timer_running(&call->deadline) ? call->deadline.due : CLOCK_NEVER;
-  if (!begin(list, "from", call->peer->name, call_method(call), call->watch.began, due)) return;
+  if (!begin(list, "from", call->peer->name, call_method(call), call->watch.began,
+             server_due(call)))
+    return;
   writer_put_text(list->out, "state", state);
   if (call->notify) writer_put_boolean(list->out, "notify", true);
   writer_close(list->out);
@@ -67,6 +77,7 @@ static void put_served(listing *list, const rpc *rpc) {
     const call *call = server_call_of(task);
     if (call) put_handled(list, call, words[task->state]);
   }
+  inbox_each(rpc, put_ready, list);
   for (const struct list *each = rpc->deferred.next; each != &rpc->deferred; each = each->next)
     put_handled(list, list_entry(each, const call, link), "deferred");
   held_each(rpc, put_held, list);

@@ -14,11 +14,10 @@
 #include "rpc/connecting.h"
 #include "rpc/health.h"
 #include "rpc/hello.h"
-#include "rpc/methods.h"
+#include "rpc/inbox.h"
 #include "rpc/peer_faults.h"
 #include "rpc/pending.h"
 #include "rpc/server.h"
-#include "rpc/server_small.h"
 #include "runtime/engine.h"
 
 enum { PIPE_PATIENCE_NS = 20000, STREAM_PATIENCE_NS = 50000 };
@@ -269,12 +268,12 @@ static void wake_waiters(peer *peer) {
     task_wake(list_entry(list_pop(&peer->waiters), task, link), 0);
 }
 
-void peer_credit(peer *peer, uint32_t count, size_t bytes) {
+HOT_SHARED void peer_credit(peer *peer, uint32_t count, size_t bytes) {
   int64_t missing = peer->granted.calls - peer->window;
   int64_t missing_bytes = peer->granted.bytes - peer->window_bytes;
   peer->window += count < missing ? count : missing;
   peer->window_bytes += (int64_t)bytes < missing_bytes ? (int64_t)bytes : missing_bytes;
-  wake_waiters(peer);
+  if (!list_empty(&peer->waiters)) wake_waiters(peer);
 }
 
 void peer_grant(peer *peer, terms terms) {
@@ -285,7 +284,7 @@ void peer_grant(peer *peer, terms terms) {
   wake_waiters(peer);
 }
 
-static void on_response(lua_State *L, peer *peer, const frame *frame) {
+HOT_INLINE void on_response(lua_State *L, peer *peer, const frame *frame) {
   pending *found = pending_of(peer, frame->id);
   size_t bytes = pending_credit(peer, found);
   if (found) client_answer(L, found, frame); /* else too late: dropped */
@@ -348,11 +347,13 @@ typedef struct arrival {
   lua_State *L;
 } arrival;
 
-HOT_INLINE bool take_frame(arrival *arrival, const frame *frame, size_t length) {
+HOT_INLINE bool take_frame(arrival *arrival, frame *frame, size_t length) {
   peer *peer = arrival->peer;
   if (frame->kind == FRAME_REQUEST && peer->state == PEER_OPEN &&
-      server_small(arrival->L, peer, frame))
+      inbox_put(arrival->L, peer, frame))
     return true;
+  if (frame->timed) arrival->status = frame_take_time(frame, &arrival->fault);
+  if (arrival->status != LP_OK) return false;
   if (peer->state == PEER_HELLO) {
     arrival->status = hello_answered(peer, frame, &arrival->fault);
   } else if (frame->kind == FRAME_RESPONSE) {
@@ -367,8 +368,7 @@ HOT_INLINE bool take_frame(arrival *arrival, const frame *frame, size_t length) 
   return arrival->status == LP_OK && link_is_open(&peer->wire);
 }
 
-HOT_INLINE bool take_opened(arrival *arrival, const frame *frame, const uint8_t *data,
-                            size_t length) {
+HOT_INLINE bool take_opened(arrival *arrival, frame *frame, const uint8_t *data, size_t length) {
   fault_kind injected = peer_fault(arrival->peer, frame, data, length);
   if (injected == INJECT_DROP || injected == INJECT_DELAY) return true;
   if (injected == INJECT_RESET) {
@@ -393,6 +393,7 @@ static bool take_long(arrival *arrival, const uint8_t *data, size_t length) {
   frame frame;
   char kept[ADOPT_KEPT];
   arrival->status = frame_open(data, length, &frame, &arrival->fault);
+  if (arrival->status == LP_OK) arrival->status = frame_take_time(&frame, &arrival->fault);
   if (arrival->status != LP_OK) return false;
   adopt_begin(arrival->peer, &frame, kept);
   return take_opened(arrival, &frame, data, length);
@@ -429,23 +430,22 @@ static void on_oversize(void *owner, uint64_t size, const uint8_t *head, size_t 
 }
 
 /* Those that lie whole at the beginning. False: nothing more is to be done. */
-static bool take_whole(arrival *arrival, const frame_splitter *splitter) {
-  size_t size;
-  while ((size = frame_whole(splitter, arrival->data, arrival->length))) {
-    const uint8_t *frame = arrival->data + FRAME_PREFIX;
-    arrival->data = frame + size;
-    arrival->length -= size + FRAME_PREFIX;
+HOT_INLINE bool take_whole(arrival *arrival, const frame_splitter *splitter) {
+  const uint8_t *at = arrival->data, *end = at + arrival->length;
+  if (!frame_splitter_between(splitter)) return true;
+  for (size_t size; (size = frame_whole(splitter, at, (size_t)(end - at)));) {
+    const uint8_t *frame = at + FRAME_PREFIX;
+    at = frame + size;
     if (!take_bytes(arrival, frame, size)) return false;
   }
-  return arrival->length > 0;
+  arrival->data = at;
+  arrival->length = (size_t)(end - at);
+  return at != end;
 }
 
 static int take_frames(lua_State *L) {
   arrival *arrival = lua_touserdata(L, 1);
   arrival->L = L;
-  lua_settop(L, METHODS_FOUND + 1);
-  rpc *rpc = arrival->peer->rpc;
-  rpc->found.usable = !rpc->node->memory_limit && !rpc->native;
   frame_splitter *splitter = &arrival->peer->splitter;
   if (!arrival->stored && !take_whole(arrival, splitter)) return 0;
   lp_status status = arrival->stored ? frame_split_stored(splitter, arrival->length, on_frame,
@@ -501,11 +501,8 @@ static void peer_receive(peer *peer, const uint8_t *data, size_t length, bool st
   if (!node_enter(peer->rpc->node, take_frames, &arrival, &arrival.fault)) {
     arrival.status = arrival.fault.status;
     client_lose(peer->rpc, NULL);
-    server_give_up(peer->rpc);
   }
-  peer->rpc->found.usable = false;
   adopt_end(peer->rpc);
-  methods_forget(peer->rpc);
   if (arrival.status != LP_OK) peer_refused(peer, arrival.status, arrival.fault.text);
   peer_unref(peer);
 }

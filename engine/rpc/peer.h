@@ -5,6 +5,7 @@
 #define LP_RPC_PEER_H
 
 #include "base/fault_point.h"
+#include "base/hot.h"
 #include "net/link.h"
 #include "rpc/meter.h"
 #include "rpc/rpc.h"
@@ -157,19 +158,19 @@ bool peer_write_around(peer *peer, size_t start, const hole *hole);
 /* Gives what was written to a loop of this process, which is not woken yet. */
 void peer_hand_over(peer *peer);
 /* A frame more was written: it leaves at the end of the turn, or with PEER_PIECE of them. */
-static inline void peer_written(peer *peer) {
+HOT_INLINE void peer_written(peer *peer) {
   loop_dirty(peer->rpc->node->loop, &peer->flushable);
   if (++peer->written >= PEER_PIECE) peer_hand_over(peer);
 }
 
 /* The short way on an open link to another engine: the buffer with room for `bytes` more, to be
  * written by frame_small.h up to `end` before anything else happens. NULL: take the long one. */
-static inline buffer *peer_small_begin(peer *peer, size_t bytes) {
+HOT_INLINE buffer *peer_small_begin(peer *peer, size_t bytes) {
   if (peer->frame_start || peer->foreign || peer->state != PEER_OPEN) return NULL;
   buffer *out = link_out(&peer->wire);
   return out && buffer_reserve(out, bytes) ? out : NULL;
 }
-static inline void peer_small_end(peer *peer, buffer *out, const uint8_t *end) {
+HOT_INLINE void peer_small_end(peer *peer, buffer *out, const uint8_t *end) {
   frame_small_end(out->data + out->length, end);
   peer->made.bytes += (size_t)(end - out->data) - out->length;
   out->length = (size_t)(end - out->data);

@@ -4,6 +4,7 @@
 #include <lauxlib.h>
 
 #include "base/clock.h"
+#include "base/hot.h"
 #include "base/memory.h"
 #include "rpc/client.h"
 #include "rpc/connecting.h"
@@ -11,7 +12,7 @@
 
 enum { FIRST_SLOTS = 8 };
 
-pending *pending_of(peer *peer, uint32_t id) {
+HOT_SHARED pending *pending_of(peer *peer, uint32_t id) {
   if (!peer->slot_count) return NULL;
   pending *found = peer->slots[id & (peer->slot_count - 1)];
   return found && found->id == id ? found : NULL;
@@ -35,7 +36,7 @@ static void pending_timer(timer *timer) {
   client_expire(list_entry(timer, pending, timer));
 }
 
-pending *pending_new(peer *peer) {
+HOT_SHARED pending *pending_new(peer *peer) {
   rpc *rpc = peer->rpc;
   if (peer->pending_count * 2 >= peer->slot_count && !slots_grow(peer)) return NULL;
   pending *made = rpc->free_pending;
@@ -46,9 +47,11 @@ pending *pending_new(peer *peer) {
   }
   uint32_t mask = peer->slot_count - 1;
   /* Skips ids still in use, and 0, which is the hello's, when they begin again. */
-  while (peer->next_id == 0 || peer->slots[peer->next_id & mask]) peer->next_id++;
+  uint32_t id = peer->next_id;
+  while (id == 0 || peer->slots[id & mask]) id++;
+  peer->next_id = id + 1;
   made->peer = peer;
-  made->id = peer->next_id++;
+  made->id = id;
   made->bytes = 0;
   made->waits = true;
   made->watch.began = 0;
@@ -76,7 +79,7 @@ void pending_give_up(pending *pending) {
   peer->late_bytes += pending->bytes;
 }
 
-size_t pending_credit(peer *peer, const pending *found) {
+HOT_SHARED size_t pending_credit(peer *peer, const pending *found) {
   if (found) return found->bytes;
   if (!peer->late) return 0; /* an answer nobody asked for */
   size_t share = peer->late_bytes / peer->late;
@@ -85,14 +88,14 @@ size_t pending_credit(peer *peer, const pending *found) {
   return share;
 }
 
-void pending_detach(pending *pending) {
+HOT_SHARED void pending_detach(pending *pending) {
   peer *peer = pending->peer;
   timer_stop(&peer->rpc->node->loop->timers, &pending->timer);
   peer->slots[pending->id & (peer->slot_count - 1)] = NULL;
   peer->pending_count--;
 }
 
-void pending_recycle(pending *pending) {
+HOT_SHARED void pending_recycle(pending *pending) {
   peer *peer = pending->peer;
   rpc *rpc = peer->rpc;
   pending->next = rpc->free_pending;

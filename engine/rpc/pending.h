@@ -2,6 +2,7 @@
 #ifndef LP_RPC_PENDING_H
 #define LP_RPC_PENDING_H
 
+#include "base/hot.h"
 #include "rpc/peer.h"
 
 /* One waited for by a task, by a future or by C. It holds a reference of its peer. */
@@ -34,7 +35,7 @@ int64_t pending_due(const pending *pending);
 void pending_give_up(pending *pending);
 /* Takes the credit of a call of `bytes` that has been written, and counts it as one of `meter`'s
  * method (or NULL). `call` NULL: a notification. */
-static inline void pending_charge(peer *peer, pending *call, meter *meter, size_t bytes) {
+HOT_INLINE void pending_charge(peer *peer, pending *call, meter *meter, size_t bytes) {
   peer->window--;
   peer->window_bytes -= (int64_t)bytes;
   if (call) {

@@ -19,17 +19,20 @@ struct native_body;
 
 enum { RPC_STANDARD = 10 };
 
-/* The method that was looked up last, while a protected call takes apart what came in one piece:
- * no code of the node's runs between, so the next call of that name needs no look. The function
- * and its self are on the main state's stack, at METHODS_FOUND and above. */
-enum { METHODS_FOUND = 2 };
-typedef struct methods_found {
-  bool usable; /* such a protected call is at work */
-  bool wide;   /* its arguments were more than a few scalars */
-  int values;  /* on the stack; 0: nothing was looked up */
-  size_t length;
-  char name[40];
-} methods_found;
+/* Requests that have come and not begun, see inbox.h. */
+typedef struct inbox {
+  buffer bytes;
+  size_t at;   /* of the first; what is before has begun */
+  int count;   /* of them */
+  task *next;  /* is ready and takes the first; or NULL */
+  bool sealed; /* nothing is put in until it is empty */
+  /* The method that was found last, by whom; NULL: it has to be looked up again. */
+  const task *owner;
+  meter *meter;
+  int method_values;
+  lp_status cancelled; /* the program stopped before they began */
+  const char *cancelled_text;
+} inbox;
 
 /* What can be used up, and how often it was. */
 typedef enum bound {
@@ -63,12 +66,11 @@ typedef struct rpc {
   meters made, served; /* by method: calls from here, and handled here */
   uint64_t refused;    /* calls that were not begun, for whatever reason */
   int64_t born;
-  int64_t arrived_at;            /* when the call that is being dispatched came; 0: now */
-  uint64_t watched;              /* times the watchdog has spoken */
-  bool unhealthy;                /* the instance says so */
-  bool stopped;                  /* the instance stopped its server */
-  methods_found found;           /* the method of the last call in these bytes */
-  task *preparing;               /* is being given its arguments */
+  int64_t arrived_at; /* when the call that is being dispatched came; 0: now */
+  uint64_t watched;   /* times the watchdog has spoken */
+  bool unhealthy;     /* the instance says so */
+  bool stopped;       /* the instance stopped its server */
+  inbox inbox;
   list deferred;                 /* calls to be answered later, by call.link */
   struct held *held, **held_end; /* requests that came before serving */
   struct pending *free_pending;

@@ -4,10 +4,12 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "base/hot.h"
 #include "base/memory.h"
 #include "rpc/control.h"
 #include "rpc/held.h"
 #include "rpc/hello.h"
+#include "rpc/inbox.h"
 #include "rpc/methods.h"
 #include "rpc/native.h"
 #include "rpc/reply.h"
@@ -17,7 +19,7 @@
 
 /* ---- the task's end --------------------------------------------------------- */
 
-void server_release(call *call) {
+HOT_SHARED void server_release(call *call) {
   rpc *rpc = call->peer->rpc;
   list_remove(&call->link);
   reply_forget(call);
@@ -54,12 +56,15 @@ static void log_error(lua_State *L, const task *task, call *call, int index) {
   lua_pop(L, 1);
 }
 
-/* The task of a call has ended; with `later` the call lives on until its reply is used. */
-static void call_left(task *task, call *call, bool later) {
-  rpc *rpc = call->peer->rpc;
-  task->context = NULL;
-  call->task = NULL;
+HOT_SHARED void server_less(rpc *rpc) {
   if (rpc->running-- == rpc->max_running && rpc->held) node_attend(rpc->node);
+}
+
+HOT_SHARED void server_left(call *call, bool later) {
+  rpc *rpc = call->peer->rpc;
+  if (call->task) call->task->context = NULL;
+  call->task = NULL;
+  server_less(rpc);
   if (later) {
     list_push(&rpc->deferred, &call->link);
   } else {
@@ -70,10 +75,11 @@ static void call_left(task *task, call *call, bool later) {
 static void call_done(lua_State *L, task *task, bool ok, int first) {
   call *call = task->context;
   fault fault;
+  if (!call) return; /* a task of the inbox, all of whose calls have ended */
   /* What nearly every call comes to. */
   if (ok && !call->reply && task->cancelled == LP_OK && server_can_answer(call) &&
       server_small_answer(L, call, first)) {
-    call_left(task, call, false);
+    server_left(call, false);
     return;
   }
   bool later = ok && call->reply && task->cancelled == LP_OK;
@@ -97,23 +103,35 @@ static void call_done(lua_State *L, task *task, bool ok, int first) {
   } else if (ok && call->notify) {
     call->failed = false;
   }
-  call_left(task, call, later);
+  server_left(call, later);
 }
 
 static void call_lost(task *task, lp_status status, const char *text) {
   call *call = task->context;
-  if (!call) return;
+  if (!call) {
+    inbox_lost(task->node->upper, task);
+    return;
+  }
   if (!task->started) call->peer->rpc->expired++;
   if (server_can_answer(call)) {
     char words[FAULT_TEXT + 64];
     snprintf(words, sizeof words, "node %s is unavailable: %s", task->node->name, text);
     server_refuse(call->peer, call->id, status, status == LP_UNAVAILABLE ? words : text);
   }
-  call_left(task, call, false);
+  server_left(call, false);
+}
+
+static void call_after(node *node, task *task) {
+  call *call = task ? task->context : NULL;
+  if (call && call->due != CLOCK_NEVER) {
+    timer_start(&node->loop->timers, &call->deadline, call->due);
+    call->due = CLOCK_NEVER;
+  }
+  inbox_go_on(node);
 }
 
 const task_kind server_call_kind = {
-    .name = "handler", .done = call_done, .lost = call_lost, .is_call = true};
+    .name = "handler", .done = call_done, .lost = call_lost, .after = call_after, .is_call = true};
 
 const call *server_call_of(const task *task) {
   return task->kind == &server_call_kind ? task->context : NULL;
@@ -167,12 +185,14 @@ static void cancel_handlers(peer *peer, const uint32_t *id, const char *text) {
 
 void server_cancel(peer *peer, uint32_t id) {
   held_drop(peer, &id);
+  inbox_drop(peer, &id);
   reply_end_all(peer->rpc, peer, &id);
   cancel_handlers(peer, &id, "the caller gave up");
 }
 
 void server_orphan(peer *peer) {
   held_drop(peer, NULL);
+  inbox_drop(peer, NULL);
   reply_end_all(peer->rpc, peer, NULL);
   cancel_handlers(peer, NULL, "the caller is gone");
 }
@@ -196,35 +216,41 @@ static void call_expired(timer *fired) {
   task_close(late->task, LP_DEADLINE_EXCEEDED, "deadline exceeded before the call began");
 }
 
-call *server_call_new(peer *peer, const frame *frame) {
+HOT_SHARED call *server_call_new(peer *peer, uint32_t id, bool notify, meter *meter) {
   rpc *rpc = peer->rpc;
   call *made = rpc->free_calls;
   if (made) {
     rpc->free_calls = made->next;
     rpc->free_call_count--;
-  } else if (!(made = mem_alloc(sizeof *made))) {
+  } else if ((made = mem_alloc(sizeof *made))) {
+    list_init(&made->link);
+    timer_init(&made->deadline, call_expired);
+  } else {
     return NULL;
   }
   made->peer = peer_ref(peer);
   peer->handling++;
   made->session = peer->session;
-  made->id = frame->id;
-  made->notify = frame->kind == FRAME_NOTIFY;
+  made->id = id;
+  made->notify = notify;
   made->task = NULL;
   made->reply = NULL;
   made->holder = NULL;
-  list_init(&made->link);
-  timer_init(&made->deadline, call_expired);
+  made->due = CLOCK_NEVER;
   made->failed = true;
-  meter *meter = meter_get(&rpc->served, frame->method, frame->method_length);
   meter_begin(&peer->served, meter, rpc->node->loop->now, &made->watch);
   if (rpc->arrived_at) made->watch.began = rpc->arrived_at;
   rpc->arrived_at = 0;
   return made;
 }
 
+static call *call_of(peer *peer, const frame *frame) {
+  meter *meter = meter_get(&peer->rpc->served, frame->method, frame->method_length);
+  return server_call_new(peer, frame->id, frame->kind == FRAME_NOTIFY, meter);
+}
+
 call *server_begin(peer *peer, const frame *frame, int64_t due) {
-  call *made = server_call_new(peer, frame);
+  call *made = call_of(peer, frame);
   if (!made) return NULL;
   list_push(&peer->rpc->deferred, &made->link);
   if (due != CLOCK_NEVER) timer_start(&peer->rpc->node->loop->timers, &made->deadline, due);
@@ -241,13 +267,14 @@ static void refuse(lua_State *L, peer *peer, const frame *frame, lp_status statu
   }
 }
 
-void server_run(task *task, call *call, int nargs, int64_t due) {
-  task->context = call;
+static void run_call(task *task, call *call, int nargs, int64_t due) {
+  rpc *rpc = call->peer->rpc;
   call->task = task;
   task->label = call_method(call);
   task->deadline = due;
   if (due != CLOCK_NEVER) timer_start(&task->node->loop->timers, &call->deadline, due);
-  call->peer->rpc->running++;
+  rpc->running++;
+  inbox_seal(rpc);
   task_start(task, nargs);
 }
 
@@ -256,24 +283,23 @@ void server_run(task *task, call *call, int nargs, int64_t due) {
 static bool start_call(lua_State *L, peer *peer, const frame *frame, int first, int64_t due) {
   int values = lua_gettop(L) - first + 1;
   task *task = task_new(L, &server_call_kind, NULL);
-  if (!lua_checkstack(task->co, values + 1) || !(task->context = server_call_new(peer, frame))) {
+  if (!lua_checkstack(task->co, values + 1) || !(task->context = call_of(peer, frame))) {
     task_discard(task);
     return false;
   }
   lua_xmove(L, task->co, values);
-  server_run(task, task->context, values - 1, due);
+  run_call(task, task->context, values - 1, due);
   return true;
 }
 
-void server_give_up(rpc *rpc) {
-  if (rpc->preparing) task_discard(rpc->preparing);
-  rpc->preparing = NULL;
+void server_no_method(const rpc *rpc, const frame *frame, char *text) {
+  snprintf(text, FAULT_TEXT, "node %s has no method %.*s", rpc->node->name,
+           (int)(frame->method_length < 200 ? frame->method_length : 200), frame->method);
 }
 
 static void refuse_unknown(lua_State *L, peer *peer, const frame *frame) {
   char text[FAULT_TEXT];
-  snprintf(text, sizeof text, "node %s has no method %.*s", peer->rpc->node->name,
-           (int)(frame->method_length < 200 ? frame->method_length : 200), frame->method);
+  server_no_method(peer->rpc, frame, text);
   refuse(L, peer, frame, LP_NOT_FOUND, text);
 }
 
@@ -297,7 +323,6 @@ static void dispatch_plain(lua_State *L, peer *peer, const frame *frame, int64_t
     codec.plain = true;
     rules = &codec;
   }
-  methods_forget(rpc); /* unpack functions may run */
   if (codec_read(L, frame->body, frame->body_length, rules, &count, &fault) != LP_OK)
     refuse(L, peer, frame, fault.status, fault.text);
   else if (!start_call(L, peer, frame, first, due))
@@ -463,6 +488,7 @@ void server_open(lua_State *L, rpc *rpc) {
 }
 
 void server_forget(rpc *rpc) {
+  inbox_forget(rpc);
   for (held *each = rpc->held, *next; each; each = next) {
     next = each->next;
     if (each->session == each->peer->session && each->frame.kind == FRAME_REQUEST)

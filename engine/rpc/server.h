@@ -18,7 +18,8 @@ typedef struct call {
   struct reply *reply;  /* what it comes through, or NULL */
   struct call **holder; /* cleared when the call is over; or NULL */
   timer deadline;       /* ends it, if the caller gave it a time */
-  bool failed;          /* no answer but an error has been given */
+  int64_t due; /* for when it waits first, that timer does not run before; or CLOCK_NEVER */
+  bool failed; /* no answer but an error has been given */
   stopwatch watch;
 } call;
 
@@ -29,13 +30,22 @@ static inline const char *call_method(const call *call) {
 
 /* A request or notification came; in node_enter. `frame` points into the link's bytes. */
 void server_request(lua_State *L, peer *peer, const frame *frame);
-/* For server_small.h: the record of the call in `frame`, NULL: memory is out; begins the call
- * whose function and `nargs` arguments are on its task. */
+/* For inbox.h: the record of a call of `meter`'s method (or NULL: of what nobody counts); NULL:
+ * memory is out. */
 extern const task_kind server_call_kind;
-call *server_call_new(peer *peer, const frame *frame);
-void server_run(task *task, call *call, int nargs, int64_t due);
-/* Memory was out in the middle of server_request: what it had begun is given back. */
-void server_give_up(rpc *rpc);
+call *server_call_new(peer *peer, uint32_t id, bool notify, meter *meter);
+/* Its handler has ended or will not be run; with `later` it lives on until its reply is used. */
+void server_left(call *call, bool later);
+/* One less that runs or is about to. */
+void server_less(rpc *rpc);
+/* What the caller of an unknown method is told; of a node that has ended. Into FAULT_TEXT + 64
+ * bytes. */
+void server_no_method(const rpc *rpc, const frame *frame, char *text);
+void server_ended(const rpc *rpc, char *text);
+/* When the caller's time is over; CLOCK_NEVER: it gave none. */
+static inline int64_t server_due(const call *call) {
+  return timer_running(&call->deadline) ? call->deadline.due : call->due;
+}
 /* The caller of the request `id` gave up. */
 void server_cancel(peer *peer, uint32_t id);
 /* The other end is gone: nobody waits for what is handled for it. */
@@ -60,7 +70,9 @@ peer *server_caller(lua_State *L);
 /* ---- answers: server_answer.c ----------------------------------------------- */
 
 /* May its answer still be sent? */
-bool server_can_answer(const call *call);
+static inline bool server_can_answer(const call *call) {
+  return !call->notify && call->session == call->peer->session && call->peer->state == PEER_OPEN;
+}
 /* Answers with the values from `first` up; not ok: they could not be sent, and were not. */
 lp_status server_answer(lua_State *L, call *call, int first, fault *fault);
 /* Answers with the error at `index`. May raise. */

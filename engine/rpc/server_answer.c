@@ -6,10 +6,6 @@
 #include "rpc/remote.h"
 #include "rpc/server.h"
 
-bool server_can_answer(const call *call) {
-  return !call->notify && call->session == call->peer->session && call->peer->state == PEER_OPEN;
-}
-
 void server_refuse(peer *peer, uint32_t id, lp_status status, const char *text) {
   size_t start, at;
   buffer *out = peer_write_begin(peer, &start);
@@ -24,11 +20,15 @@ void server_refuse(peer *peer, uint32_t id, lp_status status, const char *text) 
   }
 }
 
-void server_refuse_ended(peer *peer, uint32_t id) {
-  const node *node = peer->rpc->node;
-  char text[FAULT_TEXT + 64];
-  snprintf(text, sizeof text, "node %s is unavailable: %s", node->name,
+void server_ended(const rpc *rpc, char *text) {
+  const node *node = rpc->node;
+  snprintf(text, FAULT_TEXT + 64, "node %s is unavailable: %s", node->name,
            node->end_text ? node->end_text : "it has finished");
+}
+
+void server_refuse_ended(peer *peer, uint32_t id) {
+  char text[FAULT_TEXT + 64];
+  server_ended(peer->rpc, text);
   server_refuse(peer, id, LP_UNAVAILABLE, text);
 }
 

@@ -98,6 +98,12 @@ void loop_turn(loop *loop, int64_t until);
 bool loop_busy(const loop *loop);
 /* The node of this id on this loop, or NULL. */
 struct node *loop_find_node(loop *loop, uint64_t id);
+/* A task was resumed, or went on with something else. Others only read the count, so that no locked
+ * addition is needed. */
+static inline void loop_count(loop *loop) {
+  uint_fast64_t count = atomic_load_explicit(&loop->resumes, memory_order_relaxed);
+  atomic_store_explicit(&loop->resumes, count + 1, memory_order_relaxed);
+}
 /* A task was resumed. Looks at the clock now and then, and flushes what has waited too long. */
 void loop_look(loop *loop);
 static inline void loop_resumed(loop *loop) {

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/hot.h"
 #include "base/memory.h"
 #include "runtime/failure.h"
 #include "runtime/interrupt.h"
@@ -189,37 +190,35 @@ static void slice_over(node *node, task *task) {
   node_ready(node);
 }
 
-/* What a resume came back with. */
-static void task_settle(task *task, int status) {
+/* What a resume came back with. False: the task is no more. */
+static bool task_settle(task *task, int status) {
   node *node = task->node;
   coroutine_tag(task->co, true);
   if (status == LUA_OK) {
     task_retire(task, true);
-  } else if (status != LUA_YIELD) {
+    return false;
+  }
+  if (status != LUA_YIELD) {
     task->kind->lost(task, LP_RESOURCE_EXHAUSTED, task_last_words(task));
     task_retire(task, false);
-  } else if (node->mark == MARK_WAIT) {
-    task->state = TASK_WAITING;
-  } else if (node->mark == MARK_SLICE) {
-    slice_over(node, task);
-  } else if (node->mark == MARK_CLOSE) {
-    task_close(task, task->cancelled, task->raise_text ? task->raise_text : "it was cancelled");
-  } else if (node->mark == MARK_KILL) {
-    task->state = TASK_WAITING; /* for node_close */
-  } else {
-    task_close(task, LP_FAILED_PRECONDITION, "a C function yielded outside of any coroutine");
+    return false;
   }
-}
-
-/* Others only read it, so that no locked addition is needed. */
-static void count_resume(loop *loop) {
-  uint_fast64_t count = atomic_load_explicit(&loop->resumes, memory_order_relaxed);
-  atomic_store_explicit(&loop->resumes, count + 1, memory_order_relaxed);
+  switch (node->mark) {
+    case MARK_KILL: /* for node_close */
+    case MARK_WAIT: task->state = TASK_WAITING; return true;
+    case MARK_SLICE: slice_over(node, task); return true;
+    case MARK_CLOSE:
+      task_close(task, task->cancelled, task->raise_text ? task->raise_text : "it was cancelled");
+      return false;
+    default:
+      task_close(task, LP_FAILED_PRECONDITION, "a C function yielded outside of any coroutine");
+      return false;
+  }
 }
 
 /* It waited for its first turn until nobody needs it any more. */
 static bool came_too_late(const task *task) {
-  return !task->started && task->deadline != CLOCK_NEVER && clock_now() >= task->deadline;
+  return !task->started && task->deadline != CLOCK_NEVER && clock_passed(task->deadline);
 }
 
 void task_resume(task *task) {
@@ -246,8 +245,10 @@ void task_resume(task *task) {
   node->entered--;
   node->current = NULL;
   if (node->interrupted && node->mark != MARK_SLICE) node->interrupted = NULL; /* it gave way */
-  count_resume(node->loop);
-  task_settle(task, status);
+  loop_count(node->loop);
+  const task_kind *kind = task->kind;
+  bool alive = task_settle(task, status);
+  if (kind->after) kind->after(node, alive ? task : NULL);
 }
 
 /* ---- waiting ---------------------------------------------------------------- */
@@ -298,7 +299,7 @@ static bool is_overdue(task *task) {
   return task->overdue;
 }
 
-task *task_before_wait(lua_State *L) {
+HOT_SHARED task *task_before_wait(lua_State *L) {
   task *task = task_current(L);
   if (!node_can_yield(task->node, L) || task->node->closing) raise_cannot_wait(L, task);
   if (is_overdue(task)) {
@@ -311,7 +312,8 @@ task *task_before_wait(lua_State *L) {
   return task;
 }
 
-int task_yield(lua_State *L, task *task, int64_t due, lua_KContext context, lua_KFunction k) {
+HOT_SHARED int task_yield(lua_State *L, task *task, int64_t due, lua_KContext context,
+                          lua_KFunction k) {
   task->waiter = L;
   task->nargs = 0;
   task->timed_out = false;
@@ -330,7 +332,7 @@ bool task_after_wait(lua_State *L) {
   return !task->timed_out;
 }
 
-void task_wake(task *task, int nargs) {
+HOT_SHARED void task_wake(task *task, int nargs) {
   if (task->state != TASK_WAITING) return;
   timer_stop(&task->node->loop->timers, &task->timer);
   task->abandon = NULL;

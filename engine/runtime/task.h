@@ -41,43 +41,49 @@ typedef struct task_kind {
   void (*done)(lua_State *L, task *task, bool ok, int first);
   /* Instead: the task was closed or done itself raised. No Lua may run. */
   void (*lost)(task *task, lp_status status, const char *text);
+  /* It came back from running: it waits, gave up its slice, or (`task` NULL) has ended. May be
+   * NULL. */
+  void (*after)(node *node, task *task);
   bool is_call; /* a handler: a draining node waits for it */
 } task_kind;
 
 struct task {
+  /* What every wait and every resume touches comes first, in as few cache lines as can be. */
   list link; /* node->ready or node->idle, else alone */
   node *node;
   lua_State *co;
-  int anchor; /* registry reference of co */
-  int slot;   /* in node->tasks */
-  task_state state;
-  const task_kind *kind;
-  void *context;     /* the kind's own */
-  const char *label; /* what it does, for people, or NULL; lives as long as the node */
-  uint32_t wait;     /* number of the wait token given out last */
-  bool woken;        /* that token was used before its wait began */
-  bool timed_out;
-  int nargs;         /* values on `waiter` for the resume to come */
   lua_State *waiter; /* innermost state that waits */
-  lua_State **inner; /* user coroutines, outermost first */
-  int inner_count, inner_size;
-  int depth;                  /* of the state that runs now: 0 is co itself */
-  bool can_yield;             /* every state outside of the running one could yield */
-  bool started;               /* was resumed at least once */
-  bool overdue;               /* cancelled a second ago: closed at its next wait */
-  int64_t statement;          /* by this number whoever typed it may interrupt it; 0: nobody did */
-  int shield;                 /* lp.shield calls it is in */
-  lp_status cancelled;        /* reason, LP_OK: not cancelled */
-  bool failed;                /* the value given to the resume is an error to be raised */
-  lp_status raise;            /* to be raised when the wait resumes */
-  const char *raise_text;     /* static, or NULL */
-  int64_t began, waits_since; /* when the turn began in which it was made, and its last wait */
-  int64_t deadline;           /* inherited by calls made from here; CLOCK_NEVER: none */
-  timer timer;                /* ends the wait */
-  timer grace;                /* from the cancellation to `overdue` */
+  const task_kind *kind;
+  void *context; /* the kind's own */
   /* The wait ended otherwise than by what was waited for: let go of it. May be NULL. */
   void (*abandon)(task *task);
   void *waiting_for;
+  int64_t deadline;    /* inherited by calls made from here; CLOCK_NEVER: none */
+  int64_t waits_since; /* when the turn began in which its last wait did */
+  task_state state;
+  int nargs;           /* values on `waiter` for the resume to come */
+  int inner_count;     /* user coroutines, see below */
+  int depth;           /* of the state that runs now: 0 is co itself */
+  int shield;          /* lp.shield calls it is in */
+  lp_status cancelled; /* reason, LP_OK: not cancelled */
+  lp_status raise;     /* to be raised when the wait resumes */
+  bool can_yield;      /* every state outside of the running one could yield */
+  bool started;        /* was resumed at least once */
+  bool timed_out;
+  bool failed;            /* the value given to the resume is an error to be raised */
+  timer timer;            /* ends the wait */
+  const char *raise_text; /* static, or NULL */
+  const char *label;      /* what it does, for people, or NULL; lives as long as the node */
+  int anchor;             /* registry reference of co */
+  int slot;               /* in node->tasks */
+  uint32_t wait;          /* number of the wait token given out last */
+  bool woken;             /* that token was used before its wait began */
+  bool overdue;           /* cancelled a second ago: closed at its next wait */
+  int inner_size;         /* room of */
+  lua_State **inner;      /* user coroutines, outermost first */
+  int64_t statement;      /* by this number whoever typed it may interrupt it; 0: nobody did */
+  int64_t began;          /* when the turn began in which it was made */
+  struct timer grace;     /* from the cancellation to `overdue` */
 };
 
 /* A fresh task with an empty stack (its base is already pushed on co). Raises through `L`,
@@ -86,6 +92,22 @@ struct task {
 task *task_new(lua_State *L, const task_kind *kind, void *context);
 /* `nargs` arguments behind the function are on co. */
 void task_start(task *task, int nargs);
+/* The running task has ended what it was made for and goes on with another piece of the same kind,
+ * as a fresh one would. It is neither cancelled nor does it wait. */
+static inline void task_again(task *task) {
+  loop *loop = task->node->loop;
+  loop_count(loop);
+  task->wait++;
+  task->shield = 0;
+  task->statement = 0;
+  task->began = loop->now;
+  task->node->instructions = 0;
+}
+/* A ready one is resumed before the node's others. */
+static inline void task_hurry(task *task) {
+  list_remove(&task->link);
+  list_push_front(&task->node->ready, &task->link);
+}
 /* Gives a task that was never started back. */
 void task_discard(task *task);
 

@@ -44,10 +44,6 @@ void timer_init(timer *self, void (*fn)(struct timer *timer)) {
   self->fn = fn;
 }
 
-bool timer_running(const timer *self) {
-  return !list_empty(&self->link);
-}
-
 /* Puts a timer that is in no list where it belongs. */
 static void timer_place(timer_wheel *wheel, timer *self) {
   int64_t tick = tick_of_due(self->due);
@@ -83,8 +79,7 @@ static void slot_emptied(timer_wheel *wheel, const list *head) {
   wheel->used[index / TIMER_SLOTS] &= ~(UINT64_C(1) << index % TIMER_SLOTS);
 }
 
-void timer_stop(timer_wheel *wheel, timer *self) {
-  if (!timer_running(self)) return;
+void timer_cancel(timer_wheel *wheel, timer *self) {
   list *next = self->link.next;
   list_remove(&self->link);
   if (list_empty(next)) slot_emptied(wheel, next);

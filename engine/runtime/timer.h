@@ -35,9 +35,14 @@ void timer_wheel_init(timer_wheel *wheel, int64_t now);
 void timer_init(timer *timer, void (*fn)(struct timer *timer));
 /* (Re)starts it for the absolute time `due`. */
 void timer_start(timer_wheel *wheel, timer *timer, int64_t due);
+static inline bool timer_running(const timer *timer) {
+  return !list_empty(&timer->link);
+}
 /* Harmless when it is not running. */
-void timer_stop(timer_wheel *wheel, timer *timer);
-bool timer_running(const timer *timer);
+void timer_cancel(timer_wheel *wheel, timer *timer); /* its rare half */
+static inline void timer_stop(timer_wheel *wheel, timer *timer) {
+  if (timer_running(timer)) timer_cancel(wheel, timer);
+}
 
 /* Fires what is due at `now`: first timers that were due when started, as they were
  * started, then the others in order of their ticks. Timers started from within for a time

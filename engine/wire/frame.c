@@ -1,6 +1,8 @@
 /* RPC frames: taking apart and building; see frame.h. */
 #include "wire/frame.h"
 
+#include "base/bytes.h"
+#include "base/hot.h"
 #include "wire/codec.h"
 #include "wire/token.h"
 
@@ -133,39 +135,49 @@ lp_status frame_parse(const uint8_t *data, size_t length, frame *out, fault *why
   return well ? LP_OK : c.why->status;
 }
 
-/* The id in the forms this engine writes; NULL: in another form, or not all there. */
-static inline const uint8_t *open_id(const uint8_t *at, const uint8_t *end, uint32_t *id) {
-  if (end - at < 5) return NULL;
-  uint8_t first = *at++;
+/* The id in the forms this engine writes, of at least 5 bytes at hand; NULL: in another form. */
+static inline const uint8_t *open_id(const uint8_t *at, uint32_t *id) {
+  unsigned first = *at++, form = first - 0xcc, bytes = 1U << (form & 3);
   *id = first;
   if (first < 0x80) return at;
-  if (first < 0xcc || first > 0xce) return NULL;
-  unsigned bytes = 1U << (first - 0xcc);
-  *id = (uint32_t)token_load(at, bytes);
+  if (form > 2) return NULL;
+  *id = __builtin_bswap32(bytes_load_4(at)) >> (32 - 8 * bytes);
   return at + bytes;
 }
 
-lp_status frame_open(const uint8_t *data, size_t length, frame *out, fault *why) {
-  const uint8_t *at = data + 2, *end = data + length;
-  if (length < 8 || data[0] != 0x94 || data[1] > FRAME_RESPONSE ||
-      !(at = open_id(at, end, &out->id)) || at == end)
+HOT_SHARED lp_status frame_open(const uint8_t *data, size_t length, frame *out, fault *why) {
+  const uint8_t *at, *end = data + length;
+  if (length < 8) return frame_parse(data, length, out, why);
+  unsigned head = (unsigned)data[0] << 8 | data[1], first;
+  bool timed = head == 0x9500; /* a request may be, a response has no such form */
+  if ((head != 0x9401 && head != 0x9400 && !timed) || !(at = open_id(data + 2, &out->id)))
     return frame_parse(data, length, out, why);
-  uint8_t first = *at++; /* of the method, or of the error */
-  size_t method_length = 0;
-  if (data[1] == FRAME_REQUEST) {
-    method_length = first & 0x1f;
-    if (first - 0xa0U > 0x1f) return frame_parse(data, length, out, why);
-  } else if (first != 0xc0) {
+  first = *at++; /* of the error or the method */
+  size_t method_length = head == 0x9401 ? 0 : first - 0xa0;
+  if (head == 0x9401 ? first != 0xc0 : method_length > 0x1f)
     return frame_parse(data, length, out, why);
-  }
   if (method_length >= (size_t)(end - at)) return frame_parse(data, length, out, why);
   out->kind = (frame_kind)data[1];
+  out->timed = timed;
   out->method = (const char *)at;
   out->method_length = method_length;
   out->body = at + method_length;
   out->body_length = (size_t)(end - out->body);
   out->error = out->meta = NULL;
   out->error_length = out->meta_length = 0;
+  return LP_OK;
+}
+
+lp_status frame_take_time(frame *frame, fault *why) {
+  if (!frame->timed) return LP_OK;
+  cursor c = {
+      .begin = frame->body, .at = frame->body, .end = frame->body + frame->body_length, .why = why};
+  const uint8_t *body;
+  if (!skip_value(&c, &body, &frame->body_length) ||
+      !skip_value(&c, &frame->meta, &frame->meta_length))
+    return why->status;
+  if (c.at != c.end) return fault_set(why, LP_INVALID_ARGUMENT, "not a frame: trailing bytes");
+  frame->timed = false;
   return LP_OK;
 }
 

@@ -29,15 +29,20 @@ typedef struct frame {
   size_t error_length;
   const uint8_t *meta; /* the additional last element, or NULL */
   size_t meta_length;
+  bool timed; /* frame_open: the meta element is not taken off yet, it is what follows the body */
 } frame;
 
 /* Takes exactly one frame of `length` bytes apart. Checks structure down to every
  * length (a frame that parses can be scanned safely), not the values themselves. */
 lp_status frame_parse(const uint8_t *data, size_t length, frame *out, fault *fault);
 
-/* The same without a look into the body of a plain request or response, which is then all that
- * follows in the frame: whoever decodes it sees whether it is one complete value. */
+/* The same without a look into the body of a request or response, which is then all that follows in
+ * the frame: whoever decodes it sees whether it is one complete value. Of one with a time (`timed`)
+ * the body goes on with the meta element until frame_take_time. */
 lp_status frame_open(const uint8_t *data, size_t length, frame *out, fault *fault);
+
+/* Of a frame that frame_open took apart: the meta element, if it is `timed`, off the body. */
+lp_status frame_take_time(frame *frame, fault *fault);
 
 /* Is the body of a frame that frame_open took apart one complete value? */
 bool frame_body_whole(const frame *frame);
@@ -103,9 +108,13 @@ typedef bool (*frame_sink)(void *owner, const uint8_t *data, size_t length);
  * name the request. `oversize` may be NULL. */
 typedef void (*frame_oversize)(void *owner, uint64_t size, const uint8_t *head, size_t length);
 
+/* The short way for bytes in which many frames came: may whole wrapped frames be taken from their
+ * beginning by frame_whole? */
+static inline bool frame_splitter_between(const frame_splitter *splitter) {
+  return splitter->wrapped && !splitter->partial.length && !splitter->skip;
+}
 /* The length of the wrapped frame that lies whole at `data`, its bytes from FRAME_PREFIX on; 0:
- * there is none, or what is there is frame_split's business. The short way for bytes in which
- * many frames came. */
+ * there is none, or what is there is frame_split's business. */
 size_t frame_whole(const frame_splitter *splitter, const uint8_t *data, size_t length);
 
 /* Feeds bytes. The splitter must outlive the call, also when a sink brings the link

@@ -5,6 +5,7 @@
  * a bare frame's scan in `scanned` and `open`. `scanned` runs ahead of the partial
  * bytes when a string's end is known and its bytes are still to come. */
 #include "base/adopted.h"
+#include "base/hot.h"
 #include "wire/codec.h"
 #include "wire/frame.h"
 #include "wire/token.h"
@@ -212,9 +213,8 @@ static bool split_wrapped(feed *f) {
   return true;
 }
 
-size_t frame_whole(const frame_splitter *splitter, const uint8_t *data, size_t length) {
-  if (!splitter->wrapped || splitter->partial.length || splitter->skip || length <= FRAME_PREFIX ||
-      data[0] != 0xc9 || data[FRAME_PREFIX - 1] != CODEC_EXT_FRAME)
+HOT_SHARED size_t frame_whole(const frame_splitter *splitter, const uint8_t *data, size_t length) {
+  if (length <= FRAME_PREFIX || data[0] != 0xc9 || data[FRAME_PREFIX - 1] != CODEC_EXT_FRAME)
     return 0;
   uint64_t size = token_load(data + 1, 4);
   return size <= splitter->limit_bytes && size <= length - FRAME_PREFIX ? (size_t)size : 0;

@@ -1,39 +1,20 @@
 /* See strings.h. */
 #include "wire/strings.h"
+#include "base/bytes.h"
+#include "base/hot.h"
 
 #include <lauxlib.h>
-#include <stdbool.h>
-#include <string.h>
 
-static inline uint64_t load(const char *at) {
-  uint64_t word;
-  memcpy(&word, at, sizeof word);
-  return word;
-}
-
-/* The ends and the middle: enough to tell names apart, and what it takes for the others to be
- * compared anyway. */
+/* The ends: enough to tell names apart, and what it takes for the others to be compared anyway. */
 static inline uint32_t mark_of(const char *bytes, size_t length) {
   uint64_t sum = length;
   if (length >= 8) {
-    sum ^= load(bytes) ^ load(bytes + length - 8) * 3 ^ load(bytes + (length - 8) / 2) * 5;
+    sum ^= bytes_load_8(bytes) ^ bytes_load_8(bytes + length - 8) * 3;
   } else {
     for (size_t i = 0; i < length; i++) sum = sum << 8 ^ (uint8_t)bytes[i];
     sum ^= (uint64_t)length << 56;
   }
   return (uint32_t)(sum * UINT64_C(0x9e3779b97f4a7c15) >> 32);
-}
-
-/* In words that overlap: a call of memcmp costs as much as the rest. */
-static inline bool same(const char *a, const char *b, size_t length) {
-  if (length < 8) {
-    for (size_t i = 0; i < length; i++)
-      if (a[i] != b[i]) return false;
-    return true;
-  }
-  for (size_t i = 0; i < length - 8; i += 8)
-    if (load(a + i) != load(b + i)) return false;
-  return load(a + length - 8) == load(b + length - 8);
 }
 
 /* The string is on top. Should memory be out, the place keeps nothing. */
@@ -51,7 +32,7 @@ static void keep(strings_place *place, lua_State *L, const char *bytes, size_t l
 }
 
 static inline bool holds(const strings_place *place, const char *bytes, size_t length) {
-  return place->length == length && same(place->bytes, bytes, length);
+  return place->length == length && bytes_same(place->bytes, bytes, length);
 }
 
 /* Neither place has it. */
@@ -67,17 +48,30 @@ static void push_new(strings *cache, lua_State *L, strings_place *first, strings
     keep(cache->misses % 16 ? first : second, L, bytes, length);
 }
 
-void strings_push(strings *cache, lua_State *L, const char *bytes, size_t length) {
-  if (!cache || length > STRINGS_LENGTH || length == 0) {
+/* Not in its first place. */
+static void push_other(strings *cache, lua_State *L, lua_State *to, uint32_t mark,
+                       const char *bytes, size_t length) {
+  strings_place *first = &cache->places[mark % STRINGS_PLACES];
+  strings_place *second = &cache->places[(mark >> 16) % STRINGS_PLACES];
+  if (holds(second, bytes, length)) {
+    lua_rawgeti(to, LUA_REGISTRYINDEX, second->reference);
+    return;
+  }
+  push_new(cache, L, first, second, bytes, length);
+  lua_xmove(L, to, 1);
+}
+
+HOT_SHARED void strings_push(strings *cache, lua_State *L, lua_State *to, const char *bytes,
+                             size_t length) {
+  if (!cache || length - 1 >= STRINGS_LENGTH) { /* none is as long as that */
     lua_pushlstring(L, bytes, length);
+    lua_xmove(L, to, 1);
     return;
   }
   uint32_t mark = mark_of(bytes, length);
-  strings_place *place = &cache->places[mark % STRINGS_PLACES];
-  strings_place *other = &cache->places[(mark >> 16) % STRINGS_PLACES];
-  if (holds(place, bytes, length) || holds(place = other, bytes, length)) {
-    lua_rawgeti(L, LUA_REGISTRYINDEX, place->reference);
-    return;
-  }
-  push_new(cache, L, &cache->places[mark % STRINGS_PLACES], other, bytes, length);
+  const strings_place *place = &cache->places[mark % STRINGS_PLACES];
+  if (holds(place, bytes, length))
+    lua_rawgeti(to, LUA_REGISTRYINDEX, place->reference);
+  else
+    push_other(cache, L, to, mark, bytes, length);
 }

@@ -25,8 +25,8 @@ typedef struct strings {
   uint32_t misses;
 } strings;
 
-/* Pushes the string of these bytes on `L`, any state of the one the cache belongs to. Without a
- * cache (NULL) as lua_pushlstring. May raise: memory. */
-void strings_push(strings *cache, lua_State *L, const char *bytes, size_t length);
+/* Pushes the string of these bytes on `to`, a state of the one the cache belongs to. Without a
+ * cache (NULL) as lua_pushlstring. May raise in L, which is `to` or runs in its stead: memory. */
+void strings_push(strings *cache, lua_State *L, lua_State *to, const char *bytes, size_t length);
 
 #endif

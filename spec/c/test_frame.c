@@ -496,7 +496,16 @@ static void test_garbage_is_survived(void) {
   }
 }
 
-static bool same_frame(const frame *a, const frame *b) {
+/* `quick` is what frame_open gave: a time may still lie behind the body. */
+static bool same_frame(const frame *whole, const frame *quick) {
+  frame taken = *quick;
+  const frame *a = whole, *b = &taken;
+  if (quick->timed) {
+    taken.meta = a->meta;
+    taken.meta_length = a->meta_length;
+    taken.body_length -= a->meta_length;
+    if (a->meta != b->body + b->body_length) return false;
+  }
   bool called = a->kind != FRAME_RESPONSE;
   return a->kind == b->kind && (a->kind == FRAME_NOTIFY || a->id == b->id) &&
          (!called || (a->method == b->method && a->method_length == b->method_length)) &&

@@ -126,7 +126,7 @@ static bool reads_the_same(const uint8_t *bytes, size_t length) {
   uint8_t *exact = malloc(length + 1);
   memcpy(exact, bytes, length);
   lua_settop(L, 0);
-  int whole, small = codec_read_small(L, exact, length, &rules);
+  int whole, small = codec_read_small(L, L, exact, length, &rules, NULL);
   bool same = lua_gettop(L) == (small < 0 ? 0 : small);
   if (small >= 0)
     same = codec_read(L, exact, length, &rules, &whole, &why) == LP_OK && whole == small &&
@@ -171,10 +171,10 @@ static void test_strings_are_kept_that_come_again(void) {
   open_state();
   for (int i = 0; i < 2000; i++) { /* among three times as many that come once */
     char text[16];
-    strings_push(&kept, L, names[i % 3], strlen(names[i % 3]));
+    strings_push(&kept, L, L, names[i % 3], strlen(names[i % 3]));
     for (int k = 0; k < 3; k++) {
       int length = snprintf(text, sizeof text, "once %d.%d", i, k);
-      strings_push(&kept, L, text, (size_t)length);
+      strings_push(&kept, L, L, text, (size_t)length);
       CHECK(!strcmp(lua_tostring(L, -1), text));
     }
     lua_settop(L, 0);
@@ -182,7 +182,7 @@ static void test_strings_are_kept_that_come_again(void) {
   /* They are put out now and then, and come back soon. */
   int held = 0;
   for (int i = 0; i < 400; i++) {
-    strings_push(&kept, L, names[i % 3], strlen(names[i % 3]));
+    strings_push(&kept, L, L, names[i % 3], strlen(names[i % 3]));
     CHECK(!strcmp(lua_tostring(L, -1), names[i % 3]));
     lua_settop(L, 0);
     if (i % 40 == 39) lua_gc(L, LUA_GCCOLLECT);
@@ -198,7 +198,7 @@ static void test_any_string_is_itself(void) {
     char bytes[STRINGS_LENGTH + 3];
     size_t length = chance(sizeof bytes);
     for (size_t k = 0; k < length; k++) bytes[k] = (char)chance(k % 5 ? 2 : 3);
-    strings_push(&kept, L, bytes, length);
+    strings_push(&kept, L, L, bytes, length);
     size_t got;
     const char *text = lua_tolstring(L, -1, &got);
     CHECK(got == length && !memcmp(text, bytes, length));
@@ -208,7 +208,7 @@ static void test_any_string_is_itself(void) {
 }
 
 static int push_twice(lua_State *state) {
-  for (int i = 0; i < 3; i++) strings_push(&kept, state, "a name of some length", 21);
+  for (int i = 0; i < 3; i++) strings_push(&kept, state, state, "a name of some length", 21);
   return 0;
 }
 
@@ -223,7 +223,7 @@ static void test_a_cache_without_memory_is_sound(void) {
     CHECK(status == LUA_OK || status == LUA_ERRMEM);
     lua_settop(L, 0);
     lua_gc(L, LUA_GCCOLLECT);
-    for (int i = 0; i < 3; i++) strings_push(&kept, L, "a name of some length", 21);
+    for (int i = 0; i < 3; i++) strings_push(&kept, L, L, "a name of some length", 21);
     CHECK(!strcmp(lua_tostring(L, 3), "a name of some length"));
     lua_close(L);
   }

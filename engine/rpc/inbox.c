@@ -1,0 +1,371 @@
+/* See inbox.h. */
+#include "rpc/inbox.h"
+
+#include <lauxlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/hot.h"
+#include "rpc/hello.h"
+#include "rpc/methods.h"
+#include "rpc/server_small.h"
+#include "wire/codec_small.h"
+
+enum {
+  LONGEST = 4096,       /* of a request here, */
+  MOST_BYTES = 1 << 20, /* and of all of them together */
+  KEEP_BYTES = 1 << 16, /* of an empty buffer */
+  METHOD_VALUES = 2     /* a task keeps its method's function and self at 1 and 2 of its stack */
+};
+
+/* Followed by the bytes of the method's name and of the body, up to the next multiple of 8. */
+typedef struct entry {
+  peer *peer; /* a reference; NULL: dropped */
+  int64_t arrived;
+  uint32_t session; /* of the peer when it came */
+  uint32_t id;
+  uint32_t method_length, body_length;
+  bool timed; /* the caller's time follows the body */
+} entry;
+
+static inline entry *entry_at(const buffer *bytes, size_t at) {
+  return (entry *)(void *)(bytes->data + at);
+}
+
+static inline size_t entry_size(const entry *entry) {
+  return (sizeof *entry + entry->method_length + entry->body_length + 7) & ~(size_t)7;
+}
+
+static inline const char *entry_method(const entry *entry) {
+  return (const char *)(entry + 1);
+}
+
+static inline const uint8_t *entry_body(const entry *entry) {
+  return (const uint8_t *)entry_method(entry) + entry->method_length;
+}
+
+static void entry_frame(const entry *entry, frame *out) {
+  *out = (frame){.kind = FRAME_REQUEST,
+                 .id = entry->id,
+                 .method = entry_method(entry),
+                 .method_length = entry->method_length,
+                 .body = entry_body(entry),
+                 .body_length = entry->body_length,
+                 .timed = entry->timed};
+}
+
+/* ---- coming in --------------------------------------------------------------- */
+
+static void start_task(lua_State *L, rpc *rpc, bool first);
+
+/* Would it begin at once? */
+static inline bool admits(const rpc *rpc) {
+  return rpc->serving && !rpc->held && !rpc->stopped && !rpc->inbox.sealed &&
+         (rpc->max_running == 0 || rpc->running < rpc->max_running) &&
+         atomic_load_explicit(&rpc->node->state, memory_order_relaxed) < NODE_DRAINING;
+}
+
+static inline bool is_reserved(const frame *frame) {
+  return frame->method_length >= 3 && frame->method[0] == 'l' && frame->method[1] == 'p' &&
+         frame->method[2] == '.';
+}
+
+HOT_SHARED bool inbox_put(lua_State *L, peer *peer, const frame *frame) {
+  rpc *rpc = peer->rpc;
+  inbox *inbox = &rpc->inbox;
+  size_t length = frame->method_length + frame->body_length;
+  if (frame->meta || peer->foreign || length > LONGEST || !admits(rpc) || is_reserved(frame) ||
+      rpc->node->memory_limit || rpc->native || inbox->bytes.length > MOST_BYTES)
+    return false;
+  if (!inbox->next) start_task(L, rpc, false);
+  if (!buffer_reserve(&inbox->bytes, sizeof(entry) + LONGEST + 8)) return false;
+  entry *made = entry_at(&inbox->bytes, inbox->bytes.length);
+  *made = (entry){peer_ref(peer), rpc->node->loop->now,           peer->session,
+                  frame->id,      (uint32_t)frame->method_length, (uint32_t)frame->body_length,
+                  frame->timed};
+  bytes_copy((uint8_t *)(made + 1), frame->method, length); /* the body follows the name */
+  inbox->bytes.length += entry_size(made);
+  inbox->count++;
+  peer->handling++;
+  rpc->running++;
+  return true;
+}
+
+/* The next that was not dropped, or NULL. */
+static inline entry *first_entry(const inbox *inbox) {
+  size_t at = inbox->at;
+  if (!inbox->count) return NULL;
+  entry *first = entry_at(&inbox->bytes, at);
+  while (!first->peer) first = entry_at(&inbox->bytes, at += entry_size(first));
+  return first;
+}
+
+static void emptied(inbox *inbox) {
+  inbox->at = inbox->bytes.length = 0;
+  inbox->sealed = false;
+  inbox->cancelled = LP_OK;
+}
+
+/* The first is a call now, which has a reference of its own. */
+static inline void take_first(inbox *inbox, const entry *first) {
+  first->peer->references--;
+  first->peer->handling--;
+  inbox->at = (size_t)((const uint8_t *)first - inbox->bytes.data) + entry_size(first);
+  if (--inbox->count == 0) emptied(inbox);
+}
+
+/* Any of them never begins. */
+static void drop_entry(inbox *inbox, entry *entry, lp_status status, const char *text) {
+  peer *peer = entry->peer;
+  rpc *rpc = peer->rpc;
+  if (entry->session == peer->session && peer->state == PEER_OPEN)
+    server_refuse(peer, entry->id, status, text);
+  entry->peer = NULL;
+  rpc->expired++;
+  peer->handling--;
+  server_less(rpc);
+  if (--inbox->count == 0) emptied(inbox);
+  peer_unref(peer);
+}
+
+/* ---- beginning a call -------------------------------------------------------- */
+
+/* Puts function and self of the entry's method where the task keeps them. False: there is none. */
+static bool find_method(lua_State *L, rpc *rpc, const task *task, const entry *entry) {
+  inbox *inbox = &rpc->inbox;
+  inbox->owner = NULL;
+  lua_settop(L, METHOD_VALUES);
+  if (!methods_find(L, rpc, entry_method(entry), entry->method_length)) return false;
+  inbox->method_values = lua_gettop(L) - METHOD_VALUES;
+  lua_settop(L, 2 * METHOD_VALUES);
+  lua_copy(L, METHOD_VALUES + 1, 1);
+  lua_copy(L, METHOD_VALUES + 2, 2);
+  lua_settop(L, METHOD_VALUES);
+  meter *meter = meter_get(&rpc->served, entry_method(entry), entry->method_length);
+  inbox->meter = meter;
+  if (meter && meter->length == entry->method_length && !meter->others) inbox->owner = task;
+  return true;
+}
+
+/* Those of the call before, for as long as none of its handlers has waited? */
+static inline bool is_found(const inbox *inbox, const task *task, const entry *entry) {
+  return inbox->owner == task && inbox->meter->length == entry->method_length &&
+         bytes_same(inbox->meter->name, entry_method(entry), entry->method_length);
+}
+
+/* When the caller's time is over, from what follows the arguments. False: that is nothing this
+ * engine writes. */
+static inline bool read_due(const entry *entry, const uint8_t *at, const uint8_t *end,
+                            int64_t *due) {
+  size_t left = (size_t)(end - at);
+  token t;
+  if (!entry->timed || left < 2 || *at != 0x91 || token_read(at + 1, left - 1, &t) != TOKEN_READ ||
+      t.kind != TOKEN_UNSIGNED || t.head != left - 1 || t.value > HELLO_MOST_US)
+    return false;
+  *due = entry->arrived + (int64_t)t.value * 1000;
+  return true;
+}
+
+/* Arguments that are more than a few scalars: unpack functions may run, and what they do may move
+ * the inbox, hence the copy. How many were pushed; -1: they cannot be read. */
+COLD static int read_wide(lua_State *L, rpc *rpc, const entry *entry, int64_t *due, fault *fault) {
+  int count, copy = lua_gettop(L) + 1;
+  frame frame;
+  entry_frame(entry, &frame);
+  if (frame_take_time(&frame, fault) != LP_OK) return -1;
+  int64_t left = hello_time(&frame);
+  *due = left == CLOCK_NEVER ? left : entry->arrived + left;
+  rpc->inbox.owner = NULL; /* also a method may be replaced */
+  const char *body = lua_pushlstring(L, (const char *)frame.body, frame.body_length);
+  if (codec_read(L, (const uint8_t *)body, frame.body_length, &rpc->codec, &count, fault) != LP_OK)
+    return -1;
+  lua_remove(L, copy);
+  return count;
+}
+
+/* Memory is out for a record of the call. */
+COLD static int refuse_first(inbox *inbox, entry *first) {
+  drop_entry(inbox, first, LP_RESOURCE_EXHAUSTED, "out of memory");
+  return -1;
+}
+
+COLD static int refuse_begun(call *call, lp_status status, const char *text) {
+  rpc *rpc = call->peer->rpc;
+  if (status == LP_DEADLINE_EXCEEDED)
+    rpc->expired++;
+  else
+    rpc->refused++;
+  if (server_can_answer(call)) server_refuse(call->peer, call->id, status, text);
+  server_left(call, false);
+  return -1;
+}
+
+COLD static int refuse_unknown(call *call, const entry *first) {
+  frame frame;
+  char text[FAULT_TEXT];
+  entry_frame(first, &frame);
+  server_no_method(call->peer->rpc, &frame, text);
+  return refuse_begun(call, LP_NOT_FOUND, text);
+}
+
+/* The first request becomes `task`'s call: its function and arguments are pushed; how many of these
+ * behind the function, or -1: it was refused. */
+HOT_INLINE int begin_first(lua_State *L, task *task, rpc *rpc, entry *first) {
+  inbox *inbox = &rpc->inbox;
+  fault fault;
+  int64_t due = CLOCK_NEVER;
+  const uint8_t *body = entry_body(first), *end = body + first->body_length, *rest;
+  bool known = is_found(inbox, task, first) || find_method(L, rpc, task, first);
+  rpc->arrived_at = first->arrived;
+  call *call = server_call_new(first->peer, first->id, false, known ? inbox->meter : NULL);
+  if (!call) return refuse_first(inbox, first);
+  call->session = first->session;
+  task->context = call;
+  task->label = call_method(call);
+  call->task = task;
+  take_first(inbox, first); /* the bytes stay until something else is put in */
+  if (!known) return refuse_unknown(call, first);
+  lua_pushvalue(L, 1);
+  if (inbox->method_values > 1) lua_pushvalue(L, 2);
+  int values = inbox->method_values - 1;
+  int count = codec_read_small(L, L, body, first->body_length, &rpc->codec, &rest);
+  if (count < 0 || ((rest != end || first->timed) && !read_due(first, rest, end, &due))) {
+    if (count > 0) lua_pop(L, count);
+    count = read_wide(L, rpc, first, &due, &fault);
+    if (count < 0) return refuse_begun(call, fault.status, fault.text);
+  }
+  if (due != CLOCK_NEVER && clock_passed(due))
+    return refuse_begun(call, LP_DEADLINE_EXCEEDED, "deadline exceeded before the call began");
+  task->deadline = call->due = due;
+  return values + count;
+}
+
+/* The same of the first that is not refused; -1: none is left. */
+HOT_INLINE int begin_next(lua_State *L, task *task, rpc *rpc) {
+  for (entry *first; (first = first_entry(&rpc->inbox));) {
+    int arguments = begin_first(L, task, rpc, first);
+    if (arguments >= 0) return arguments;
+    lua_settop(L, METHOD_VALUES);
+  }
+  return -1;
+}
+
+/* ---- the task ---------------------------------------------------------------- */
+
+/* May another call begin in this resume? Not when the loop has something to look at. */
+static inline bool may_go_on(const node *node) {
+  loop *loop = node->loop;
+  return !node->killed && !node->paused && !node->interrupted && !node->stop_pending &&
+         !node->timeslice && !atomic_load_explicit(&loop->interrupt, memory_order_relaxed) &&
+         ++loop->since_look < loop->look_every;
+}
+
+static int call_returned(lua_State *L, int status, lua_KContext context);
+
+/* The handler's results are on the stack. Goes on with the next call, or leaves the results to the
+ * task's end, which knows every other way to answer. */
+HOT_INLINE int after_call(lua_State *L, rpc *rpc) {
+  task *task = rpc->node->current;
+  while (server_small_done(L, task, METHOD_VALUES + 1)) {
+    lua_settop(L, METHOD_VALUES);
+    if (!may_go_on(rpc->node)) return 0;
+    task_again(task);
+    int arguments = begin_next(L, task, rpc);
+    if (arguments < 0) return 0;
+    lua_callk(L, arguments, LUA_MULTRET, 0, call_returned);
+  }
+  return lua_gettop(L) - METHOD_VALUES;
+}
+
+static int call_returned(lua_State *L, int status, lua_KContext context) {
+  (void)status;
+  (void)context;
+  rpc *rpc = rpc_of(L);
+  rpc->inbox.owner = NULL; /* it has waited */
+  return after_call(L, rpc);
+}
+
+/* The function of the task. */
+static int take_calls(lua_State *L) {
+  rpc *rpc = rpc_of(L);
+  inbox *inbox = &rpc->inbox;
+  task *task = rpc->node->current;
+  inbox->next = NULL;
+  inbox->owner = NULL;
+  if (task->cancelled != LP_OK) { /* that was meant for all that had not begun */
+    inbox->cancelled = task->cancelled;
+    inbox->cancelled_text = task->raise_text;
+  }
+  lua_settop(L, METHOD_VALUES);
+  int arguments = begin_next(L, task, rpc);
+  if (arguments < 0) return 0;
+  lua_callk(L, arguments, LUA_MULTRET, 0, call_returned);
+  return after_call(L, rpc);
+}
+
+/* Before the node's other tasks when it goes on with what others had begun. */
+static void start_task(lua_State *L, rpc *rpc, bool first) {
+  inbox *inbox = &rpc->inbox;
+  task *task = task_new(L, &server_call_kind, NULL);
+  lua_pushcfunction(task->co, take_calls);
+  task_start(task, 0);
+  if (first) task_hurry(task);
+  inbox->next = task;
+  if (inbox->cancelled != LP_OK) task_cancel(task, inbox->cancelled, inbox->cancelled_text);
+}
+
+static int go_on(lua_State *L) {
+  start_task(L, lua_touserdata(L, 1), true);
+  return 0;
+}
+
+static void drop_all(inbox *inbox, lp_status status, const char *text) {
+  for (entry *first; (first = first_entry(inbox));) drop_entry(inbox, first, status, text);
+}
+
+void inbox_go_on(node *node) {
+  rpc *rpc = node->upper;
+  inbox *inbox = &rpc->inbox;
+  if (!inbox->count) {
+    if (inbox->bytes.capacity > KEEP_BYTES) buffer_fini(&inbox->bytes);
+    return;
+  }
+  if (!inbox->next && !node_enter(node, go_on, rpc, NULL))
+    drop_all(inbox, LP_RESOURCE_EXHAUSTED, "out of memory");
+}
+
+void inbox_lost(rpc *rpc, const task *task) {
+  if (rpc->inbox.next == task) rpc->inbox.next = NULL;
+}
+
+/* ---- leaving ----------------------------------------------------------------- */
+
+void inbox_drop(peer *peer, const uint32_t *id) {
+  inbox *inbox = &peer->rpc->inbox;
+  for (size_t at = inbox->at; inbox->count && at < inbox->bytes.length;) {
+    entry *each = entry_at(&inbox->bytes, at);
+    at += entry_size(each);
+    if (each->peer == peer && each->session == peer->session && (!id || each->id == *id))
+      drop_entry(inbox, each, LP_CANCELLED, id ? "the caller gave up" : "the caller is gone");
+  }
+}
+
+void inbox_forget(rpc *rpc) {
+  char text[FAULT_TEXT + 64];
+  server_ended(rpc, text);
+  drop_all(&rpc->inbox, LP_UNAVAILABLE, text);
+  buffer_fini(&rpc->inbox.bytes);
+}
+
+void inbox_each(const rpc *rpc, inbox_fn fn, void *owner) {
+  const buffer *bytes = &rpc->inbox.bytes;
+  for (size_t at = rpc->inbox.at; at < bytes->length;) {
+    const entry *each = entry_at(bytes, at);
+    frame frame;
+    at += entry_size(each);
+    if (!each->peer) continue;
+    entry_frame(each, &frame);
+    fn(owner, each->peer, &frame, each->arrived);
+  }
+}

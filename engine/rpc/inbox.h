@@ -1,0 +1,33 @@
+/* Requests that have come and not begun. Their bytes lie one behind the other, in the order they
+ * came, and one task, ready like any other, takes them one after the other: it finds the method,
+ * decodes the arguments onto its own stack and runs the handler. So a handler that does not wait
+ * costs no coroutine, no resume and no protected call of its own. When one waits, takes long or
+ * fails, another task goes on with the rest.
+ *
+ * What does not go this way (long requests, notifications, nodes with a memory_limit, whatever is
+ * held back or refused) is server.h's. */
+#ifndef LP_RPC_INBOX_H
+#define LP_RPC_INBOX_H
+
+#include "rpc/server.h"
+
+/* Puts in a request that frame_open took apart. False: it is not for here, and nothing was done.
+ * May raise: memory for a task. */
+bool inbox_put(lua_State *L, peer *peer, const frame *frame);
+/* A call that came another way begins behind these, and what comes from now on behind that. */
+static inline void inbox_seal(rpc *rpc) {
+  if (rpc->inbox.count) rpc->inbox.sealed = true;
+}
+/* A task of calls came back from running: another goes on if requests are left. */
+void inbox_go_on(node *node);
+/* A task was closed before it took a call. */
+void inbox_lost(rpc *rpc, const task *task);
+/* Drops the requests of `peer` (of this id, unless NULL): they never begin. */
+void inbox_drop(peer *peer, const uint32_t *id);
+/* Drops all; their callers are told that the node has ended. */
+void inbox_forget(rpc *rpc);
+/* Calls `fn` with each. */
+typedef void (*inbox_fn)(void *owner, const peer *peer, const frame *frame, int64_t arrived_at);
+void inbox_each(const rpc *rpc, inbox_fn fn, void *owner);
+
+#endif
