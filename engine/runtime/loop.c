@@ -219,7 +219,8 @@ static void spin_give_way(loop *loop) {
  * calls take. Gives the processor away in between; when that took so short a time that nobody
  * wanted it, the mailbox alone is watched for a moment. True when it found something in time. */
 static bool loop_spin(loop *loop, int64_t timeout) {
-  int64_t budget = loop->spin_ns;
+  int64_t budget = loop->spin_ns * (loop->roused ? SPIN_WAKE : 1);
+  loop->roused = false;
   if (loop->spin_trust <= 0 || (timeout > 0 && timeout < budget)) return false;
   int64_t now = clock_now(), until = now + budget;
   bool found, late, alone = false;
@@ -240,11 +241,13 @@ static bool loop_spin(loop *loop, int64_t timeout) {
 }
 
 /* After a sleep: would spinning have spared it? Being woken from another core takes several
- * times as long as the answer did, hence the factor. A program that idles never gets here
- * twice in a row. */
+ * times as long as the answer did, hence the factor. Who answers may sleep for the same reason,
+ * and both would go on so for ever: so the next spin lasts as long as a wake-up takes, after
+ * which both are awake. A program that idles never gets here twice in a row. */
 static void loop_slept(loop *loop, int64_t since) {
   if (loop->spin_ns == 0) return;
-  if (clock_now() - since > loop->spin_ns * SPIN_WAKE)
+  loop->roused = clock_now() - since <= loop->spin_ns * SPIN_WAKE;
+  if (!loop->roused)
     loop->spin_trust = 0;
   else if (loop->spin_trust < SPIN_TRUST)
     loop->spin_trust++;

@@ -69,6 +69,7 @@ typedef struct loop {
   int64_t work_until; /* its turns, and Lua in them, end by then; 0: no bound */
   int64_t spin_ns;    /* looks for work so long before it sleeps; 0: never */
   int spin_trust;     /* above 0: spinning has lately paid off */
+  bool roused;        /* the last sleep was short: the next spin may last longer */
   /* The coroutine Lua is executing right now, for the interrupt signal of this very
    * thread; NULL while no Lua runs. */
   _Atomic(lua_State *) running;
