@@ -154,6 +154,12 @@ static int core_unserve(lua_State *L) {
   return 0;
 }
 
+/* rebound(): what is bound has changed, for calls that came already, too. */
+static int core_rebound(lua_State *L) {
+  rpc_of(L)->inbox.owner = NULL;
+  return 0;
+}
+
 /* healthy(boolean): what callers are told of this node */
 static int core_healthy(lua_State *L) {
   health_set(rpc_of(L), lua_toboolean(L, 1));
@@ -299,6 +305,7 @@ static const luaL_Reg core_functions[] = {
     {"instructions", core_instructions},
     {"settle", core_settle},
     {"unserve", core_unserve},
+    {"rebound", core_rebound},
     {"healthy", core_healthy},
     {"statement", core_statement},
     {"keep_instance", core_keep_instance},

@@ -30,6 +30,7 @@ function Server:bind(name, fn)
           require("lp.options").describe(fn)), 2)
   end
   self.bound[name] = fn
+  core.rebound()
 end
 
 --- Calls of this name are not found from now on. An unknown name is no mistake.
@@ -37,6 +38,7 @@ function Server:unbind(name)
   check(self, "unbind(name)")
   check_name(name, "unbind")
   self.bound[name] = nil
+  core.rebound()
 end
 
 --- The names that are bound, sorted.

@@ -23,6 +23,14 @@ function Owner:rebind()
   self.server:bind("twice", function(x) return x .. x end)
 end
 
+--- Binds a function that serves one call, and no other.
+function Owner:bind_once()
+  self.server:bind("once", function()
+    self.server:unbind "once"
+    return "served"
+  end)
+end
+
 function Owner:unbind(name) self.server:unbind(name) end
 function Owner:names() return self.server:list_methods() end
 function Owner:stop() self.server:stop() end
@@ -57,6 +65,16 @@ support.each(describe, "an instance with set_courier_server", function(place)
       contains("twice", err)
       owner:rebind()
       assert.equal("yy", owner:twice("y"))
+    end)
+  end)
+
+  it("unbinds also for calls that came together with the one that does it", function()
+    serve(place, Owner, function(owner)
+      owner:bind_once()
+      local futures = {}
+      for i = 1, 5 do futures[i] = owner.futures:once() end
+      assert.equal("served", futures[1]:result())
+      for i = 2, 5 do assert.equal("not_found", raised(futures[i].result, futures[i]).code) end
     end)
   end)
 
