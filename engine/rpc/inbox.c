@@ -57,7 +57,7 @@ static void entry_frame(const entry *entry, frame *out) {
 
 /* ---- coming in --------------------------------------------------------------- */
 
-static void start_task(lua_State *L, rpc *rpc, bool first);
+static void start_task(lua_State *L, rpc *rpc);
 
 /* Would it begin at once? */
 static inline bool admits(const rpc *rpc) {
@@ -78,7 +78,7 @@ HOT_SHARED bool inbox_put(lua_State *L, peer *peer, const frame *frame) {
   if (frame->meta || peer->foreign || length > LONGEST || !admits(rpc) || is_reserved(frame) ||
       rpc->node->memory_limit || rpc->native || inbox->bytes.length > MOST_BYTES)
     return false;
-  if (!inbox->next) start_task(L, rpc, false);
+  if (!inbox->next) start_task(L, rpc);
   if (!buffer_reserve(&inbox->bytes, sizeof(entry) + LONGEST + 8)) return false;
   entry *made = entry_at(&inbox->bytes, inbox->bytes.length);
   *made = (entry){peer_ref(peer), rpc->node->loop->now,           peer->session,
@@ -101,10 +101,18 @@ static inline entry *first_entry(const inbox *inbox) {
   return first;
 }
 
+/* While a task waits to look in here, what came another way is still behind that task. */
 static void emptied(inbox *inbox) {
   inbox->at = inbox->bytes.length = 0;
+  if (inbox->next) return;
   inbox->sealed = false;
   inbox->cancelled = LP_OK;
+}
+
+/* The task that was to take the first has its turn, or will have none. */
+static void forget_next(inbox *inbox) {
+  inbox->next = NULL;
+  if (!inbox->count) emptied(inbox);
 }
 
 /* The first is a call now, which has a reference of its own. */
@@ -291,12 +299,12 @@ static int take_calls(lua_State *L) {
   rpc *rpc = rpc_of(L);
   inbox *inbox = &rpc->inbox;
   task *task = rpc->node->current;
-  inbox->next = NULL;
   inbox->owner = NULL;
   if (task->cancelled != LP_OK) { /* that was meant for all that had not begun */
     inbox->cancelled = task->cancelled;
     inbox->cancelled_text = task->raise_text;
   }
+  forget_next(inbox);
   lua_settop(L, METHOD_VALUES);
   int arguments = begin_next(L, task, rpc);
   if (arguments < 0) return 0;
@@ -304,19 +312,20 @@ static int take_calls(lua_State *L) {
   return after_call(L, rpc);
 }
 
-/* Before the node's other tasks when it goes on with what others had begun. */
-static void start_task(lua_State *L, rpc *rpc, bool first) {
+/* One that goes on with what others had begun comes before what was sealed out. Else it is the last
+ * of the node's tasks: those that wake up must have their turn however many calls keep coming. */
+static void start_task(lua_State *L, rpc *rpc) {
   inbox *inbox = &rpc->inbox;
   task *task = task_new(L, &server_call_kind, NULL);
   lua_pushcfunction(task->co, take_calls);
   task_start(task, 0);
-  if (first) task_hurry(task);
+  if (inbox->sealed) task_hurry(task);
   inbox->next = task;
   if (inbox->cancelled != LP_OK) task_cancel(task, inbox->cancelled, inbox->cancelled_text);
 }
 
 static int go_on(lua_State *L) {
-  start_task(L, lua_touserdata(L, 1), true);
+  start_task(L, lua_touserdata(L, 1));
   return 0;
 }
 
@@ -336,7 +345,7 @@ void inbox_go_on(node *node) {
 }
 
 void inbox_lost(rpc *rpc, const task *task) {
-  if (rpc->inbox.next == task) rpc->inbox.next = NULL;
+  if (rpc->inbox.next == task) forget_next(&rpc->inbox);
 }
 
 /* ---- leaving ----------------------------------------------------------------- */

@@ -113,6 +113,35 @@ support.each(describe, "requests that came together", function(place)
     end)
   end)
 
+  it("keep their order when one before them is given up", function()
+    serve(function(server)
+      server:quick(0)
+      local first = server.futures:quick(1)
+      local second = server.futures:table({i = 2, long = ("y"):rep(5000)})
+      first:cancel()
+      local third = server.futures:quick(3)
+      assert.equal(2, second:result().i)
+      assert.equal(3, third:result())
+      assert.same({0, 2, 3}, server:order())
+    end)
+  end)
+
+  it("leave the node's other tasks their turns, however many come", function()
+    serve(function(server)
+      local sleeper, calls, tasks = server.futures:sleeps(1, 0.01), 0, {}
+      for i = 1, 500 do
+        tasks[i] = lp.spawn(function()
+          while not sleeper:done() and calls < 5000 do
+            calls = calls + 1
+            server:compute(0.0005)
+          end
+        end)
+      end
+      lp.gather(tasks)
+      assert(calls < 5000, "a handler that had slept did not go on")
+    end)
+  end)
+
   it("do not wait for those before them that wait", function()
     serve(function(server)
       local calls = {}
@@ -240,7 +269,7 @@ describe("requests of a node on the same loop", function()
       local right, tasks = 0, {}
       for i = 1, count do
         tasks[i] = lp.spawn(function()
-          local kind, well = i % 5, nil
+          local kind, well = i % 5
           if kind == 0 then
             well = self.server:sleeps(i, 0.001) == i
           elseif kind == 1 then
