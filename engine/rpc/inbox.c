@@ -71,6 +71,11 @@ static inline bool is_reserved(const frame *frame) {
          frame->method[2] == '.';
 }
 
+/* The time, or of a busy link when the turn began. */
+static inline int64_t arrival(const peer *peer) {
+  return meter_times_all(&peer->served) ? clock_now() : peer->rpc->node->loop->now;
+}
+
 HOT_SHARED bool inbox_put(lua_State *L, peer *peer, const frame *frame) {
   rpc *rpc = peer->rpc;
   inbox *inbox = &rpc->inbox;
@@ -81,8 +86,12 @@ HOT_SHARED bool inbox_put(lua_State *L, peer *peer, const frame *frame) {
   if (!inbox->next) start_task(L, rpc);
   if (!buffer_reserve(&inbox->bytes, sizeof(entry) + LONGEST + 8)) return false;
   entry *made = entry_at(&inbox->bytes, inbox->bytes.length);
-  *made = (entry){peer_ref(peer), rpc->node->loop->now,           peer->session,
-                  frame->id,      (uint32_t)frame->method_length, (uint32_t)frame->body_length,
+  *made = (entry){peer_ref(peer),
+                  arrival(peer),
+                  peer->session,
+                  frame->id,
+                  (uint32_t)frame->method_length,
+                  (uint32_t)frame->body_length,
                   frame->timed};
   bytes_copy((uint8_t *)(made + 1), frame->method, length); /* the body follows the name */
   inbox->bytes.length += entry_size(made);

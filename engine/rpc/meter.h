@@ -97,6 +97,11 @@ HOT_INLINE void meter_end(link_meter *link, stopwatch *watch, bool failed) {
   watch->began = 0;
 }
 
+/* Is each call timed? Then its arrival is worth a look at the clock. */
+static inline bool meter_times_all(const link_meter *link) {
+  return link->every <= 1 && !link->off;
+}
+
 void link_meter_fini(link_meter *link);
 
 #endif
