@@ -203,6 +203,7 @@ COLD static int read_wide(lua_State *L, rpc *rpc, const entry *entry, int64_t *d
 
 /* Memory is out for a record of the call. */
 COLD static int refuse_first(inbox *inbox, entry *first) {
+  first->peer->rpc->arrived_at = 0;
   drop_entry(inbox, first, LP_RESOURCE_EXHAUSTED, "out of memory");
   return -1;
 }
@@ -355,6 +356,11 @@ void inbox_go_on(node *node) {
 
 void inbox_lost(rpc *rpc, const task *task) {
   if (rpc->inbox.next == task) forget_next(&rpc->inbox);
+}
+
+void inbox_failed(rpc *rpc) {
+  entry *first = first_entry(&rpc->inbox);
+  if (first) refuse_first(&rpc->inbox, first);
 }
 
 /* ---- leaving ----------------------------------------------------------------- */

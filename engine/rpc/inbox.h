@@ -22,6 +22,8 @@ static inline void inbox_seal(rpc *rpc) {
 void inbox_go_on(node *node);
 /* A task was closed before it took a call. */
 void inbox_lost(rpc *rpc, const task *task);
+/* A task had no memory for the first, which had not become a call yet. */
+void inbox_failed(rpc *rpc);
 /* Drops the requests of `peer` (of this id, unless NULL): they never begin. */
 void inbox_drop(peer *peer, const uint32_t *id);
 /* Drops all; their callers are told that the node has ended. */

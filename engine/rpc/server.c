@@ -75,7 +75,10 @@ HOT_SHARED void server_left(call *call, bool later) {
 static void call_done(lua_State *L, task *task, bool ok, int first) {
   call *call = task->context;
   fault fault;
-  if (!call) return; /* a task of the inbox, all of whose calls have ended */
+  if (!call) { /* a task of the inbox, all of whose calls have ended */
+    if (!ok) inbox_failed(task->node->upper);
+    return;
+  }
   /* What nearly every call comes to. */
   if (ok && !call->reply && task->cancelled == LP_OK && server_can_answer(call) &&
       server_small_answer(L, call, first)) {
