@@ -55,6 +55,15 @@ static void entry_frame(const entry *entry, frame *out) {
                  .timed = entry->timed};
 }
 
+/* The same with the caller's time taken off the body: when it is over, or CLOCK_NEVER. */
+static lp_status entry_open(const entry *entry, frame *out, int64_t *due, fault *fault) {
+  entry_frame(entry, out);
+  lp_status status = frame_take_time(out, fault);
+  int64_t left = status == LP_OK ? hello_time(out) : CLOCK_NEVER;
+  *due = left == CLOCK_NEVER ? left : entry->arrived + left;
+  return status;
+}
+
 /* ---- coming in --------------------------------------------------------------- */
 
 static void start_task(lua_State *L, rpc *rpc);
@@ -189,10 +198,7 @@ static inline bool read_due(const entry *entry, const uint8_t *at, const uint8_t
 COLD static int read_wide(lua_State *L, rpc *rpc, const entry *entry, int64_t *due, fault *fault) {
   int count, copy = lua_gettop(L) + 1;
   frame frame;
-  entry_frame(entry, &frame);
-  if (frame_take_time(&frame, fault) != LP_OK) return -1;
-  int64_t left = hello_time(&frame);
-  *due = left == CLOCK_NEVER ? left : entry->arrived + left;
+  if (entry_open(entry, &frame, due, fault) != LP_OK) return -1;
   rpc->inbox.owner = NULL; /* also a method may be replaced */
   const char *body = lua_pushlstring(L, (const char *)frame.body, frame.body_length);
   if (codec_read(L, (const uint8_t *)body, frame.body_length, &rpc->codec, &count, fault) != LP_OK)
@@ -387,9 +393,11 @@ void inbox_each(const rpc *rpc, inbox_fn fn, void *owner) {
   for (size_t at = rpc->inbox.at; at < bytes->length;) {
     const entry *each = entry_at(bytes, at);
     frame frame;
+    fault fault;
+    int64_t due;
     at += entry_size(each);
     if (!each->peer) continue;
-    entry_frame(each, &frame);
-    fn(owner, each->peer, &frame, each->arrived);
+    entry_open(each, &frame, &due, &fault);
+    fn(owner, each->peer, &frame, each->arrived, due);
   }
 }

@@ -28,8 +28,9 @@ void inbox_failed(rpc *rpc);
 void inbox_drop(peer *peer, const uint32_t *id);
 /* Drops all; their callers are told that the node has ended. */
 void inbox_forget(rpc *rpc);
-/* Calls `fn` with each. */
-typedef void (*inbox_fn)(void *owner, const peer *peer, const frame *frame, int64_t arrived_at);
+/* Calls `fn` with each; `due`: when its caller's time is over, or CLOCK_NEVER. */
+typedef void (*inbox_fn)(void *owner, const peer *peer, const frame *frame, int64_t arrived_at,
+                         int64_t due);
 void inbox_each(const rpc *rpc, inbox_fn fn, void *owner);
 
 #endif

@@ -55,8 +55,9 @@ static void put_held(void *owner, const peer *peer, const frame *frame, int64_t 
   put_waiting(owner, peer, frame, arrived_at, due, "waiting for a handler");
 }
 
-static void put_ready(void *owner, const peer *peer, const frame *frame, int64_t arrived_at) {
-  put_waiting(owner, peer, frame, arrived_at, CLOCK_NEVER, "ready");
+static void put_ready(void *owner, const peer *peer, const frame *frame, int64_t arrived_at,
+                      int64_t due) {
+  put_waiting(owner, peer, frame, arrived_at, due, "ready");
 }
 
 static void put_handled(listing *list, const call *call, const char *state) {

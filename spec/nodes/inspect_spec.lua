@@ -146,6 +146,23 @@ support.each(describe, "calls under way", function(place)
 end)
 
 support.each(describe, "a paused node", function(place)
+  it("tells of the calls that have come, with the time they have left", function()
+    two(place, function(first, _, run)
+      first:ping()
+      ask(run, "pause", "first/0")
+      until_told(run, "state", "first/0", function(answer) return answer.paused end)
+      local futures = {first.futures:ping(), lp.with(first, {timeout = 60}).futures:ping()}
+      local calls = until_told(run, "calls", "first/0", function(answer)
+        return #answer.served == 2 and answer.served
+      end)
+      for _, call in ipairs(calls) do assert.same({"ping", "ready"}, {call.method, call.state}) end
+      assert.is_nil(calls[1].deadline)
+      assert(calls[2].deadline > 0 and calls[2].deadline <= 60)
+      ask(run, "resume", "first/0")
+      for _, future in ipairs(futures) do assert.equal("pong", future:result(60)) end
+    end)
+  end)
+
   it("runs nothing until it is resumed, and tells that it is", function()
     two(place, function(first, _, run)
       first:ping()
