@@ -10,14 +10,21 @@ local machine = require "machine"
 
 local cases = {}
 
---- @tparam table tools `lp`, `floors` and `programs` (paths), `core`, `scale` (of counts)
+--- @tparam table tools `lp`, `floors` and `programs` (paths), `core`, `scale` (of counts), `timeout`
+-- (of each call between nodes, in seconds; 0: none)
 local function scaled(tools, count)
   return math.max(1, math.floor(count * tools.scale))
 end
 
+local calling = {rpc = true, bulk = true, mutual = true}
+
 local function lp_run(tools, cores, launch, name, ...)
-  return {"taskset", "-c", cores, tools.lp, "run", "--launch", launch,
-          tools.programs .. name .. ".lua", ...}
+  local command = {"taskset", "-c", cores, tools.lp, "run", "--launch", launch,
+                   tools.programs .. name .. ".lua", ...}
+  if calling[name] and tools.timeout > 0 then
+    table.move({"--timeout", tools.timeout}, 1, 2, #command + 1, command)
+  end
+  return command
 end
 
 local function floor_run(tools, cores, name, ...)

@@ -16,6 +16,7 @@ local report = require "report"
 local flags = lp.flags{
   rounds = {5, "Rounds; the median counts."},
   scale = {1.0, "Multiplies how much is done in a round."},
+  timeout = {0.0, "Each call's time-out in seconds, in rpc and bulk; 0: none."},
   json = {false, "Print JSON instead of the table."},
   gate = {false, "End with status 1 if a target of step 1 is missed."},
   core = {machine.first_core(), "The core to pin to."},
@@ -43,7 +44,7 @@ end
 local function collect(names)
   local build = flags.build:gsub("/?$", "/")
   local tools = {lp = build .. "lp", floors = build .. "bench/", bench = here,
-                 programs = here .. "../programs/bench/", scale = flags.scale,
+                 programs = here .. "../programs/bench/", scale = flags.scale, timeout = flags.timeout,
                  core = flags.core, second = machine.cores() > 1 and (flags.core == 0 and 1 or 0)}
   local list = {}
   for _, name in ipairs(names) do table.move(cases[name](tools), 1, 99, #list + 1, list) end

@@ -10,6 +10,7 @@ local flags = lp.flags{
   calls = {200, "Calls to time."},
   bytes = {1 << 20, "Bytes in each call, and in each answer."},
   one_loop = {false, "Both nodes share one loop."},
+  timeout = {0.0, "Each call's time-out in seconds; 0: none."},
 }
 
 local Echo = {}
@@ -26,6 +27,7 @@ end
 
 local function caller(echo, options)
   local text = ("x"):rep(options.bytes)
+  if options.timeout > 0 then echo = lp.with(echo, {timeout = options.timeout}) end
   calls(echo, text, options.calls // 10 + 1) -- warms up
   local start = lp.now()
   calls(echo, text, options.calls)

@@ -13,6 +13,7 @@ local flags = lp.flags{
   window = {32, "Calls each node has under way."},
   handler = {3.0, "Microseconds a handler computes."},
   one_loop = {false, "Both nodes share one loop."},
+  timeout = {0.0, "Each call's time-out in seconds; 0: none."},
 }
 
 local function compute(steps)
@@ -43,10 +44,11 @@ function Half:work() return compute(self.steps) end
 
 --- Calls the other node `count` times, `window` at once; returns when all is answered.
 function Half:go(count)
-  local window, tasks = self.options.window, {}
+  local window, tasks, other = self.options.window, {}, self.other
+  if self.options.timeout > 0 then other = lp.with(other, {timeout = self.options.timeout}) end
   for i = 1, window do
     tasks[i] = lp.spawn(function()
-      for _ = 1, count * i // window - count * (i - 1) // window do self.other:work() end
+      for _ = 1, count * i // window - count * (i - 1) // window do other:work() end
     end)
   end
   lp.gather(tasks)
