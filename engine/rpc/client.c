@@ -295,7 +295,9 @@ HOT_SHARED int64_t client_due(lua_State *L, const client *client) {
 
 /* client:method(...): upvalue 1 is the name, 2 its meter. */
 static int method_call(lua_State *L) {
-  client *client = client_at(L, 1);
+  client *client = lua_touserdata(L, 1);
+  rpc *rpc = rpc_of(L);
+  if (!client || client != rpc->client) rpc->client = client = client_at(L, 1);
   if (!client)
     return luaL_error(L, "call methods of a client with a colon: client:%s(...)",
                       lua_tostring(L, lua_upvalueindex(1)));
@@ -439,6 +441,7 @@ static int client_tostring(lua_State *L) {
 static int client_gc(lua_State *L) {
   client *client = lua_touserdata(L, 1);
   peer *peer = client->peer;
+  if (client == rpc_of(L)->client) rpc_of(L)->client = NULL;
   client->peer = NULL;
   if (peer) peer_unref(peer);
   return 0;

@@ -161,13 +161,10 @@ static void drop_entry(inbox *inbox, entry *entry, lp_status status, const char 
 static bool find_method(lua_State *L, rpc *rpc, const task *task, const entry *entry) {
   inbox *inbox = &rpc->inbox;
   inbox->owner = NULL;
-  lua_settop(L, METHOD_VALUES);
+  lua_settop(L, 0);
   if (!methods_find(L, rpc, entry_method(entry), entry->method_length)) return false;
-  inbox->method_values = lua_gettop(L) - METHOD_VALUES;
-  lua_settop(L, 2 * METHOD_VALUES);
-  lua_copy(L, METHOD_VALUES + 1, 1);
-  lua_copy(L, METHOD_VALUES + 2, 2);
-  lua_settop(L, METHOD_VALUES);
+  inbox->method_values = lua_gettop(L);
+  if (inbox->method_values < METHOD_VALUES) lua_pushnil(L);
   meter *meter = meter_get(&rpc->served, entry_method(entry), entry->method_length);
   inbox->meter = meter;
   if (meter && meter->length == entry->method_length && !meter->others) inbox->owner = task;

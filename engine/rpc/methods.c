@@ -53,7 +53,8 @@ static bool find_raw(lua_State *L, const rpc *rpc, int key) {
       lua_pop(L, 1);
     }
     if (!next_in_chain(L, rpc)) return false;
-    lua_replace(L, object + 1); /* its place on the stack, however long the chain is */
+    if (i % 2 == 0) continue;   /* a level leaves three values */
+    lua_replace(L, object + 1); /* the same places again, however long the chain is */
     lua_settop(L, object + 1);
   }
   return false;

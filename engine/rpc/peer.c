@@ -432,11 +432,12 @@ static void on_oversize(void *owner, uint64_t size, const uint8_t *head, size_t 
 /* Those that lie whole at the beginning. False: nothing more is to be done. */
 HOT_INLINE bool take_whole(arrival *arrival, const frame_splitter *splitter) {
   const uint8_t *at = arrival->data, *end = at + arrival->length;
+  frame frame;
   if (!frame_splitter_between(splitter)) return true;
-  for (size_t size; (size = frame_whole(splitter, at, (size_t)(end - at)));) {
-    const uint8_t *frame = at + FRAME_PREFIX;
-    at = frame + size;
-    if (!take_bytes(arrival, frame, size)) return false;
+  for (size_t size; (size = frame_next(at, (size_t)(end - at), splitter->limit_bytes, &frame));) {
+    const uint8_t *data = at + FRAME_PREFIX;
+    at = data + size;
+    if (!take_opened(arrival, &frame, data, size)) return false;
   }
   arrival->data = at;
   arrival->length = (size_t)(end - at);

@@ -73,6 +73,7 @@ typedef struct rpc {
   inbox inbox;
   list deferred;                 /* calls to be answered later, by call.link */
   struct held *held, **held_end; /* requests that came before serving */
+  const void *client;            /* that was called last and has not been collected; or NULL */
   struct pending *free_pending;
   struct frame_splitter *adoptable; /* whose long string may be had now (adopt.h), or NULL */
   struct call *free_calls;

@@ -60,6 +60,16 @@ static inline uint8_t *put_number(uint8_t *at, lua_State *L, int index) {
   return token_put_double(at, lua_tonumber(L, index));
 }
 
+/* NULL: no scalar. */
+static uint8_t *put_other(uint8_t *at, lua_State *L, int index, int type) {
+  switch (type) {
+    case LUA_TNUMBER: return put_number(at, L, index);
+    case LUA_TBOOLEAN: return token_put_boolean(at, lua_toboolean(L, index));
+    case LUA_TNIL: return token_put_nil(at);
+    default: return NULL;
+  }
+}
+
 /* `stop` is moved forward by what all of them take at most beside the bytes of strings: so only
  * these need to be asked for. */
 HOT_SHARED uint8_t *codec_put_small(lua_State *L, int first, int count, const codec *rules,
@@ -68,16 +78,10 @@ HOT_SHARED uint8_t *codec_put_small(lua_State *L, int first, int count, const co
   uint8_t *at = token_put_array(begin, (uint32_t)count);
   stop -= count * TOKEN_SCALAR_MAX;
   if (at > stop) return NULL;
-  for (int index = first; index < first + count; index++) {
-    switch (lua_type(L, index)) {
-      case LUA_TSTRING:
-        if (!(at = put_string(at, stop, L, index))) return NULL;
-        break;
-      case LUA_TNUMBER: at = put_number(at, L, index); break;
-      case LUA_TBOOLEAN: at = token_put_boolean(at, lua_toboolean(L, index)); break;
-      case LUA_TNIL: at = token_put_nil(at); break;
-      default: return NULL;
-    }
+  for (; count > 0; count--, first++) {
+    int type = lua_type(L, first);
+    at = type == LUA_TSTRING ? put_string(at, stop, L, first) : put_other(at, L, first, type);
+    if (!at) return NULL;
   }
   return (size_t)(at - begin) <= rules->limits.message_bytes ? at : NULL;
 }

@@ -145,27 +145,53 @@ static inline const uint8_t *open_id(const uint8_t *at, uint32_t *id) {
   return at + bytes;
 }
 
-HOT_SHARED lp_status frame_open(const uint8_t *data, size_t length, frame *out, fault *why) {
-  const uint8_t *at, *end = data + length;
-  if (length < 8) return frame_parse(data, length, out, why);
-  unsigned head = (unsigned)data[0] << 8 | data[1], first;
-  bool timed = head == 0x9500; /* a request may be, a response has no such form */
-  if ((head != 0x9401 && head != 0x9400 && !timed) || !(at = open_id(data + 2, &out->id)))
-    return frame_parse(data, length, out, why);
-  first = *at++; /* of the error or the method */
-  size_t method_length = head == 0x9401 ? 0 : first - 0xa0;
-  if (head == 0x9401 ? first != 0xc0 : method_length > 0x1f)
-    return frame_parse(data, length, out, why);
-  if (method_length >= (size_t)(end - at)) return frame_parse(data, length, out, why);
-  out->kind = (frame_kind)data[1];
-  out->timed = timed;
+/* Takes off what precedes the body in the forms this engine writes: `at` is behind the kind. False:
+ * it is in another form. */
+static inline bool open_head(const uint8_t *at, const uint8_t *end, frame_kind kind, frame *out) {
+  out->id = 0;
+  if (kind != FRAME_NOTIFY && !(at = open_id(at, &out->id))) return false;
+  size_t first = *at++, length = kind == FRAME_RESPONSE ? 0 : first - 0xa0; /* of the method */
+  bool fits = kind == FRAME_RESPONSE ? first == 0xc0 /* no error */ : length <= 0x1f;
+  if (!fits || length >= (size_t)(end - at)) return false;
+  out->kind = kind;
   out->method = (const char *)at;
-  out->method_length = method_length;
-  out->body = at + method_length;
+  out->method_length = length;
+  out->body = at + length;
   out->body_length = (size_t)(end - out->body);
   out->error = out->meta = NULL;
   out->error_length = out->meta_length = 0;
-  return LP_OK;
+  return true;
+}
+
+lp_status frame_open(const uint8_t *data, size_t length, frame *out, fault *why) {
+  out->timed = length >= 8 && data[0] == 0x95 && data[1] == FRAME_REQUEST;
+  bool plain = length >= 8 && data[0] == 0x94 && data[1] <= FRAME_RESPONSE;
+  if ((plain || out->timed) && open_head(data + 2, data + length, (frame_kind)data[1], out))
+    return LP_OK;
+  return frame_parse(data, length, out, why);
+}
+
+/* The first bytes of a wrapped frame, but for its length. */
+#define FORM(elements, kind) \
+  { 0xc9, 0, 0, 0, 0, CODEC_EXT_FRAME, 0x90 | (elements), (kind) }
+
+HOT_SHARED size_t frame_next(const uint8_t *data, size_t length, size_t limit, frame *out) {
+  static const uint8_t known[8] = {0xff, 0, 0, 0, 0, 0xff, 0xff, 0xff},
+                       request[8] = FORM(4, FRAME_REQUEST), timed[8] = FORM(5, FRAME_REQUEST),
+                       response[8] = FORM(4, FRAME_RESPONSE), notify[8] = FORM(3, FRAME_NOTIFY);
+  if (length < FRAME_PREFIX + 8) return 0;
+  uint64_t form = bytes_load_8(data) & bytes_load_8(known);
+  size_t size = __builtin_bswap32(bytes_load_4(data + 1));
+  if (size < 8 || size > length - FRAME_PREFIX || size > limit) return 0;
+  frame_kind kind = FRAME_RESPONSE;
+  if (form != bytes_load_8(response)) {
+    kind = form == bytes_load_8(notify) ? FRAME_NOTIFY : FRAME_REQUEST;
+    out->timed = form == bytes_load_8(timed);
+    if (kind == FRAME_REQUEST && !out->timed && form != bytes_load_8(request)) return 0;
+  } else {
+    out->timed = false;
+  }
+  return open_head(data + 8, data + FRAME_PREFIX + size, kind, out) ? size : 0;
 }
 
 lp_status frame_take_time(frame *frame, fault *why) {

@@ -109,13 +109,14 @@ typedef bool (*frame_sink)(void *owner, const uint8_t *data, size_t length);
 typedef void (*frame_oversize)(void *owner, uint64_t size, const uint8_t *head, size_t length);
 
 /* The short way for bytes in which many frames came: may whole wrapped frames be taken from their
- * beginning by frame_whole? */
+ * beginning by frame_next? */
 static inline bool frame_splitter_between(const frame_splitter *splitter) {
   return splitter->wrapped && !splitter->partial.length && !splitter->skip;
 }
-/* The length of the wrapped frame that lies whole at `data`, its bytes from FRAME_PREFIX on; 0:
- * there is none, or what is there is frame_split's business. */
-size_t frame_whole(const frame_splitter *splitter, const uint8_t *data, size_t length);
+/* The length of the wrapped frame that lies whole at `data`, its bytes from FRAME_PREFIX on, which
+ * is taken apart as by frame_open; 0: there is none, or it is over `limit`, or not in a form this
+ * engine writes: frame_split's business. */
+size_t frame_next(const uint8_t *data, size_t length, size_t limit, frame *out);
 
 /* Feeds bytes. The splitter must outlive the call, also when a sink brings the link
  * down. A fault (bytes that are no frame, a bare frame over the limit) is

@@ -5,7 +5,6 @@
  * a bare frame's scan in `scanned` and `open`. `scanned` runs ahead of the partial
  * bytes when a string's end is known and its bytes are still to come. */
 #include "base/adopted.h"
-#include "base/hot.h"
 #include "wire/codec.h"
 #include "wire/frame.h"
 #include "wire/token.h"
@@ -211,13 +210,6 @@ static bool split_wrapped(feed *f) {
   else
     hand_out(f, body, body_length);
   return true;
-}
-
-HOT_SHARED size_t frame_whole(const frame_splitter *splitter, const uint8_t *data, size_t length) {
-  if (length <= FRAME_PREFIX || data[0] != 0xc9 || data[FRAME_PREFIX - 1] != CODEC_EXT_FRAME)
-    return 0;
-  uint64_t size = token_load(data + 1, 4);
-  return size <= splitter->limit_bytes && size <= length - FRAME_PREFIX ? (size_t)size : 0;
 }
 
 /* ---- bare frames ------------------------------------------------------------ */

@@ -1,9 +1,10 @@
 /* See strings.h. */
 #include "wire/strings.h"
-#include "base/bytes.h"
-#include "base/hot.h"
 
 #include <lauxlib.h>
+
+#include "base/bytes.h"
+#include "base/hot.h"
 
 /* The ends: enough to tell names apart, and what it takes for the others to be compared anyway. */
 static inline uint32_t mark_of(const char *bytes, size_t length) {

@@ -4,6 +4,7 @@
 #include "base/adopted.h"
 #include "base/memory.h"
 #include "test.h"
+#include "wire/codec.h"
 #include "wire/frame.h"
 #include "wire/token.h"
 
@@ -514,6 +515,32 @@ static bool same_frame(const frame *whole, const frame *quick) {
          a->meta_length == b->meta_length;
 }
 
+/* What frame_next finds in a wrapped frame is what frame_open does; `exactly` when it must find it.
+ */
+static void check_next(const uint8_t *bytes, size_t length, bool exactly) {
+  uint8_t *wrapped = malloc(FRAME_PREFIX + length);
+  const uint8_t prefix[FRAME_PREFIX] = {0xc9,
+                                        (uint8_t)(length >> 24),
+                                        (uint8_t)(length >> 16),
+                                        (uint8_t)(length >> 8),
+                                        (uint8_t)length,
+                                        CODEC_EXT_FRAME};
+  frame next, opened;
+  memcpy(wrapped, prefix, sizeof prefix);
+  memcpy(wrapped + FRAME_PREFIX, bytes, length);
+  size_t found = frame_next(wrapped, FRAME_PREFIX + length, 1 << 20, &next);
+  CHECK(found == length || (!exactly && found == 0));
+  if (found) {
+    CHECK(frame_open(wrapped + FRAME_PREFIX, length, &opened, NULL) == LP_OK);
+    CHECK(next.timed == opened.timed);
+    next.timed = opened.timed = false; /* both have the time behind the body */
+    CHECK(same_frame(&opened, &next));
+  }
+  CHECK(!frame_next(wrapped, FRAME_PREFIX + length - 1, 1 << 20, &next));
+  CHECK(!frame_next(wrapped, FRAME_PREFIX + length, length - 1, &next));
+  free(wrapped);
+}
+
 static void test_frames_are_opened_as_they_are_parsed(void) {
   static const char *const frames[] = {"94 00 2a a3616263 920102",
                                        "94 00 cd1234 a4656367f6 90",
@@ -533,10 +560,19 @@ static void test_frames_are_opened_as_they_are_parsed(void) {
     lp_status status = frame_parse(bytes, length, &whole, &why);
     if (status != LP_OK) continue; /* only its body can be at fault */
     CHECK(frame_open(bytes, length, &opened, &why) == LP_OK && same_frame(&whole, &opened));
+    check_next(bytes, length, false);
   }
   frame f;
   uint8_t bytes[64];
-  size_t length = from_hex("94 00 05 a161 93 01 02", bytes);
+  size_t length = from_hex("94 00 05 a3616263 93010203", bytes);
+  check_next(bytes, length, true);
+  length = from_hex("95 00 ce00012345 a3616263 93010203 9105", bytes);
+  check_next(bytes, length, true);
+  length = from_hex("94 01 cd1234 c0 93010203", bytes);
+  check_next(bytes, length, true);
+  length = from_hex("93 02 a3616263 93010203", bytes);
+  check_next(bytes, length, true);
+  length = from_hex("94 00 05 a161 93 01 02", bytes);
   CHECK(frame_open(bytes, length, &f, &why) == LP_OK && f.body_length == 3);
   length = from_hex("94 00 05 a861626364 00", bytes);
   CHECK(frame_open(bytes, length, &f, &why) == LP_INVALID_ARGUMENT);
@@ -554,6 +590,7 @@ static void test_what_is_split_can_be_parsed_or_refused(void) {
     if (frame_parse(exact, length, &f, &why) == LP_OK) {
       CHECK(f.body + f.body_length <= exact + length);
       CHECK(frame_open(exact, length, &opened, &why) == LP_OK && same_frame(&f, &opened));
+      check_next(exact, length, false);
     } else if (frame_open(exact, length, &opened, &why) == LP_OK) {
       CHECK(opened.body + opened.body_length == exact + length && opened.body_length);
       CHECK(opened.method + opened.method_length <= (const char *)opened.body);
