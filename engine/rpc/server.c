@@ -260,14 +260,23 @@ call *server_begin(peer *peer, const frame *frame, int64_t due) {
   return made;
 }
 
+/* Nobody hears of it that a notification was. */
+static void turn_away(peer *peer, const frame *frame, lp_status status, const char *text) {
+  peer->rpc->refused++;
+  if (frame->kind == FRAME_REQUEST) server_refuse(peer, frame->id, status, text);
+}
+
 static void refuse(lua_State *L, peer *peer, const frame *frame, lp_status status,
                    const char *text) {
-  peer->rpc->refused++;
-  if (frame->kind == FRAME_REQUEST) {
-    server_refuse(peer, frame->id, status, text);
-  } else {
-    rpc_log(L, "notification refused: %s", text);
-  }
+  turn_away(peer, frame, status, text);
+  if (frame->kind != FRAME_REQUEST) rpc_log(L, "notification refused: %s", text);
+}
+
+/* What is beyond a bound would fill the log, too: it is told once. */
+static void refuse_beyond(lua_State *L, peer *peer, const frame *frame, bound bound,
+                          const char *text) {
+  turn_away(peer, frame, LP_RESOURCE_EXHAUSTED, text);
+  rpc_met(L, bound, text);
 }
 
 static void run_call(task *task, call *call, int nargs, int64_t due) {
@@ -387,8 +396,7 @@ static void refuse_full(lua_State *L, peer *peer, const frame *frame) {
   char text[FAULT_TEXT];
   snprintf(text, sizeof text, "node %s has %d calls waiting already (its max_pending)",
            peer->rpc->node->name, peer->rpc->max_held);
-  refuse(L, peer, frame, LP_RESOURCE_EXHAUSTED, text);
-  rpc_met(L, BOUND_PENDING, text);
+  refuse_beyond(L, peer, frame, BOUND_PENDING, text);
 }
 
 static void refuse_bytes(lua_State *L, peer *peer, const frame *frame) {
@@ -396,8 +404,7 @@ static void refuse_bytes(lua_State *L, peer *peer, const frame *frame) {
   snprintf(text, sizeof text,
            "node %s has %zu bytes of calls waiting already, and %zu is its max_pending_bytes",
            peer->rpc->node->name, peer->rpc->held_bytes, peer->rpc->max_held_bytes);
-  refuse(L, peer, frame, LP_RESOURCE_EXHAUSTED, text);
-  rpc_met(L, BOUND_PENDING_BYTES, text);
+  refuse_beyond(L, peer, frame, BOUND_PENDING_BYTES, text);
 }
 
 /* Who speaks without hello knows of no credit: what is beyond it is refused. */
@@ -405,8 +412,7 @@ static void refuse_bare(lua_State *L, peer *peer, const frame *frame) {
   char text[FAULT_TEXT];
   snprintf(text, sizeof text, "node %s handles %u calls of this link already (its edge_calls)",
            peer->rpc->node->name, (unsigned)peer->handling);
-  refuse(L, peer, frame, LP_RESOURCE_EXHAUSTED, text);
-  rpc_met(L, BOUND_BARE, text);
+  refuse_beyond(L, peer, frame, BOUND_BARE, text);
 }
 
 /* Dispatches a request, or keeps it, or refuses it because too many are kept. */

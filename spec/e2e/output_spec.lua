@@ -115,6 +115,24 @@ support.placements(describe, "output", function(launch_type)
     assert.is_nil(typescript("", {"TERM=dumb"}):find "\27")
   end)
 
+  it("of a node that refuses what is too much is one line", function()
+    local ended = support.run([[
+      local lp = require "lp"
+      local program = lp.Program "output"
+      local full = lp.CourierNode(function()
+        return {wait = function() lp.wait_for_stop() end, refused = function() return lp.stats().refused end}
+      end):options{max_concurrency = 1, max_pending = 1, priority_methods = {"refused"}}
+      program:add_node(lp.LuaNode(function(full)
+        full:refused() -- it is there, and its limits are known
+        for _ = 1, 20 do full.notify:wait() end
+        repeat lp.sleep(0.01) until full:refused() == 18
+        lp.stop()
+      end, program:add_node(full, "full")), "node")
+      return program]], {"--launch", launch_type})
+    ended:expect(0, "its max_pending")
+    assert.equal(1, #lines(ended.err))
+  end)
+
   it("to a reader that has gone is dropped, and the program ends well", function()
     local ended = run([[for i = 1, 20000 do print(i) end]], {output = "2>err | head -n 1 >out"})
     assert.equal("[node/0] 1\n", ended.out)
