@@ -60,6 +60,13 @@ HOT_SHARED void server_less(rpc *rpc) {
   if (rpc->running-- == rpc->max_running && rpc->held) node_attend(rpc->node);
 }
 
+/* From its handler's first wait or end on a timer ends it. */
+static void await_due(call *call) {
+  if (call->due == CLOCK_NEVER) return;
+  timer_start(&call->peer->rpc->node->loop->timers, &call->deadline, call->due);
+  call->due = CLOCK_NEVER;
+}
+
 HOT_SHARED void server_left(call *call, bool later) {
   rpc *rpc = call->peer->rpc;
   if (call->task) call->task->context = NULL;
@@ -67,6 +74,7 @@ HOT_SHARED void server_left(call *call, bool later) {
   server_less(rpc);
   if (later) {
     list_push(&rpc->deferred, &call->link);
+    await_due(call);
   } else {
     server_release(call);
   }
@@ -126,10 +134,7 @@ static void call_lost(task *task, lp_status status, const char *text) {
 
 static void call_after(node *node, task *task) {
   call *call = task ? task->context : NULL;
-  if (call && call->due != CLOCK_NEVER) {
-    timer_start(&node->loop->timers, &call->deadline, call->due);
-    call->due = CLOCK_NEVER;
-  }
+  if (call) await_due(call);
   inbox_go_on(node);
 }
 

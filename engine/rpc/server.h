@@ -18,7 +18,8 @@ typedef struct call {
   struct reply *reply;  /* what it comes through, or NULL */
   struct call **holder; /* cleared when the call is over; or NULL */
   timer deadline;       /* ends it, if the caller gave it a time */
-  int64_t due; /* for when it waits first, that timer does not run before; or CLOCK_NEVER */
+  int64_t due; /* while that timer does not run: until its handler waits, or defers the reply; or
+                  CLOCK_NEVER */
   bool failed; /* no answer but an error has been given */
   stopwatch watch;
 } call;

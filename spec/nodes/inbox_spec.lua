@@ -32,6 +32,15 @@ function Server:defers(i)
   local reply = lp.defer_reply()
   lp.spawn(function() lp.sleep(0.01) reply:ok(i) end)
 end
+--- Replies when its caller's time is over; `wanted` tells what became of that.
+function Server:replies_late()
+  local reply = lp.defer_reply()
+  lp.spawn(function() lp.sleep(0.3) self.late = {reply:ok()} end)
+end
+function Server:wanted()
+  repeat lp.sleep(0.01) until self.late
+  return self.late[1]
+end
 function Server:swap()
   self.quick = function(_, i) return -i end
 end
@@ -236,6 +245,17 @@ support.each(describe, "requests that came together", function(place)
       end
       local patient = lp.with(server, {timeout = 60})
       assert.equal(7, patient:sleeps(7, 0.01))
+    end)
+  end)
+
+  it("are over at their caller's time also when the reply was deferred", function()
+    serve(function(server)
+      server:quick(0)
+      local future = lp.with(server, {timeout = 0.1}).futures:replies_late()
+      lp.sleep(0.01)
+      Server:compute(0.6) -- until then this node cannot give the call up
+      assert.is_false(server:wanted())
+      assert.equal("deadline_exceeded", raised(future.result, future).code)
     end)
   end)
 
