@@ -80,19 +80,32 @@ HOT_SHARED void server_left(call *call, bool later) {
   }
 }
 
+/* Answers with the results from `first` up, or with the error that is there: the handler's, or why
+ * its results are not sent. */
+static void answer(lua_State *L, const task *task, call *call, bool ok, int first) {
+  fault fault;
+  lp_status status = LP_OK;
+  const char *text = fault.text;
+  if (ok && task->cancelled == LP_DEADLINE_EXCEEDED) { /* what it made of that is too late */
+    status = task->cancelled;
+    text = task->raise_text;
+  } else if (ok) {
+    status = server_answer(L, call, first, &fault);
+  }
+  if (status != LP_OK) {
+    lua_settop(L, first - 1);
+    failure_push(L, status, text);
+  }
+  if (!ok || status != LP_OK) server_answer_error(L, call, first);
+}
+
 static void call_done(lua_State *L, task *task, bool ok, int first) {
   call *call = task->context;
-  fault fault;
   if (!call) { /* a task of the inbox, all of whose calls have ended */
     if (!ok) inbox_failed(task->node->upper);
     return;
   }
-  /* What nearly every call comes to. */
-  if (ok && !call->reply && task->cancelled == LP_OK && server_can_answer(call) &&
-      server_small_answer(L, call, first)) {
-    server_left(call, false);
-    return;
-  }
+  if (ok && server_small_done(L, task, first)) return;
   bool later = ok && call->reply && task->cancelled == LP_OK;
   luaL_checkstack(L, 8, NULL);
   if (!ok && call->notify) {
@@ -100,17 +113,7 @@ static void call_done(lua_State *L, task *task, bool ok, int first) {
   } else if (ok && call->reply && !later && server_can_answer(call)) {
     server_refuse(call->peer, call->id, task->cancelled, "nobody waits for the deferred reply");
   } else if (server_can_answer(call) && !later) {
-    if (ok && task->cancelled == LP_DEADLINE_EXCEEDED) { /* what it made of that is too late */
-      ok = false;
-      lua_settop(L, first - 1);
-      failure_push(L, LP_DEADLINE_EXCEEDED, task->raise_text);
-    }
-    if (ok && server_answer(L, call, first, &fault) != LP_OK) {
-      ok = false;
-      lua_settop(L, first - 1);
-      failure_push(L, fault.status, fault.text);
-    }
-    if (!ok) server_answer_error(L, call, first);
+    answer(L, task, call, ok, first);
   } else if (ok && call->notify) {
     call->failed = false;
   }

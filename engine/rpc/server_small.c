@@ -5,7 +5,8 @@
 #include "wire/codec_small.h"
 #include "wire/frame_small.h"
 
-HOT_SHARED bool server_small_answer(lua_State *L, call *call, int first) {
+/* As server_answer. False: nothing was done. */
+HOT_INLINE bool answer_small(lua_State *L, call *call, int first) {
   peer *peer = call->peer;
   /* Looked at once for as many answers as go together. */
   if (!peer->written && link_queued(&peer->wire) > peer->rpc->max_answer_bytes) return false;
@@ -23,7 +24,7 @@ HOT_SHARED bool server_small_answer(lua_State *L, call *call, int first) {
 HOT_SHARED bool server_small_done(lua_State *L, task *task, int first) {
   call *call = task->context;
   if (call->reply || task->cancelled != LP_OK || !server_can_answer(call) ||
-      !server_small_answer(L, call, first))
+      !answer_small(L, call, first))
     return false;
   server_left(call, false);
   return true;

@@ -5,10 +5,8 @@
 
 #include "rpc/server.h"
 
-/* As server_answer. False: nothing was done, and server_answer has to be asked. */
-bool server_small_answer(lua_State *L, call *call, int first);
 /* The running task's handler has returned the values from `first` up: its call is answered and
- * over. False: the same. */
+ * over. False: nothing was done, and the task's end answers. Never raises. */
 bool server_small_done(lua_State *L, task *task, int first);
 
 #endif
