@@ -17,7 +17,7 @@ static size_t at_hand(const cursor *c) {
   return (size_t)(c->end - c->at);
 }
 
-__attribute__((cold, noinline)) static void report(const cursor *c, const char *what) {
+COLD static void report(const cursor *c, const char *what) {
   fault_set(c->why, LP_INVALID_ARGUMENT, "not a frame: %s at offset %zu", what,
             (size_t)(c->at - c->begin));
 }
@@ -163,12 +163,19 @@ static inline bool open_head(const uint8_t *at, const uint8_t *end, frame_kind k
   return true;
 }
 
+/* Is it of one of the forms that open_head knows? */
+static bool is_plain(const uint8_t *data, size_t length) {
+  if (length < 8) return false;
+  if (data[0] == 0x95) return data[1] == FRAME_REQUEST;
+  if (data[0] == 0x94) return data[1] == FRAME_REQUEST || data[1] == FRAME_RESPONSE;
+  return data[0] == 0x93 && data[1] == FRAME_NOTIFY;
+}
+
 lp_status frame_open(const uint8_t *data, size_t length, frame *out, fault *why) {
-  out->timed = length >= 8 && data[0] == 0x95 && data[1] == FRAME_REQUEST;
-  bool plain = length >= 8 && data[0] == 0x94 && data[1] <= FRAME_RESPONSE;
-  if ((plain || out->timed) && open_head(data + 2, data + length, (frame_kind)data[1], out))
-    return LP_OK;
-  return frame_parse(data, length, out, why);
+  if (!is_plain(data, length) || !open_head(data + 2, data + length, (frame_kind)data[1], out))
+    return frame_parse(data, length, out, why);
+  out->timed = data[0] == 0x95;
+  return LP_OK;
 }
 
 /* The first bytes of a wrapped frame, but for its length. */

@@ -574,6 +574,14 @@ static void test_frames_are_opened_as_they_are_parsed(void) {
   check_next(bytes, length, true);
   length = from_hex("94 00 05 a161 93 01 02", bytes);
   CHECK(frame_open(bytes, length, &f, &why) == LP_OK && f.body_length == 3);
+  static const char *const untidy[] = {"94 00 05 a3616263 9301 02", "95 00 05 a3616263 90 9105 00",
+                                       "94 01 cd1234 c0 9301", "93 02 a3616263 93 01 02",
+                                       "93 02 a3616263 90 00 00"};
+  for (size_t i = 0; i < sizeof untidy / sizeof *untidy; i++) {
+    length = from_hex(untidy[i], bytes);
+    CHECK(frame_parse(bytes, length, &f, &why) == LP_INVALID_ARGUMENT);
+    check_next(bytes, length, true); /* they are treated alike however the bytes were cut */
+  }
   length = from_hex("94 00 05 a861626364 00", bytes);
   CHECK(frame_open(bytes, length, &f, &why) == LP_INVALID_ARGUMENT);
 }
