@@ -73,7 +73,7 @@ local function check_self(self, class, what)
 end
 
 local function polls(timeout)
-  return timeout == 0
+  return timeout ~= nil and timeout <= 0
 end
 
 -- ---------------------------------------------------------------- Event
