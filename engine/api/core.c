@@ -16,6 +16,7 @@
 #include "rpc/client.h"
 #include "rpc/future.h"
 #include "rpc/health.h"
+#include "rpc/inbox.h"
 #include "rpc/methods.h"
 #include "rpc/overview.h"
 #include "rpc/reply.h"
@@ -156,7 +157,7 @@ static int core_unserve(lua_State *L) {
 
 /* rebound(): what is bound has changed, for calls that came already, too. */
 static int core_rebound(lua_State *L) {
-  rpc_of(L)->inbox.owner = NULL;
+  inbox_rebound(rpc_of(L));
   return 0;
 }
 

@@ -18,6 +18,10 @@ bool inbox_put(lua_State *L, peer *peer, const frame *frame);
 static inline void inbox_seal(rpc *rpc) {
   if (rpc->inbox.count) rpc->inbox.sealed = true;
 }
+/* The node's methods have changed, for requests that came already, too. */
+static inline void inbox_rebound(rpc *rpc) {
+  rpc->inbox.owner = NULL;
+}
 /* A task of calls came back from running: another goes on if requests are left. */
 void inbox_go_on(node *node);
 /* A task was closed before it took a call. */
