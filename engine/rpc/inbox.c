@@ -148,7 +148,10 @@ static void drop_entry(inbox *inbox, entry *entry, lp_status status, const char 
   if (entry->session == peer->session && peer->state == PEER_OPEN)
     server_refuse(peer, entry->id, status, text);
   entry->peer = NULL;
-  rpc->expired++;
+  if (status == LP_RESOURCE_EXHAUSTED)
+    rpc->refused++;
+  else
+    rpc->expired++;
   peer->handling--;
   server_less(rpc);
   if (--inbox->count == 0) emptied(inbox);
