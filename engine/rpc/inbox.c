@@ -1,8 +1,7 @@
 /* See inbox.h. */
 #include "rpc/inbox.h"
 
-#include <lauxlib.h>
-#include <string.h>
+#include <assert.h>
 
 #include "base/bytes.h"
 #include "base/clock.h"
@@ -18,6 +17,9 @@ enum {
   KEEP_BYTES = 1 << 16, /* of an empty buffer */
   METHOD_VALUES = 2     /* a task keeps its method's function and self at 1 and 2 of its stack */
 };
+
+static_assert(2 * METHOD_VALUES + CODEC_SMALL <= LUA_MINSTACK,
+              "a small request is put on the stack that the task's function begins with");
 
 /* Followed by the bytes of the method's name and of the body, up to the next multiple of 8. */
 typedef struct entry {
