@@ -10,8 +10,9 @@ local machine = require "machine"
 
 local cases = {}
 
---- @tparam table tools `lp`, `floors` and `programs` (paths), `core`, `scale` (of counts), `timeout`
--- (of each call between nodes, in seconds; 0: none)
+-- `tools` has `lp`, `floors` and `programs` (paths), `core`, `scale` (of counts) and `timeout` (of each
+-- call between nodes, in seconds; 0: none).
+
 local function scaled(tools, count)
   return math.max(1, math.floor(count * tools.scale))
 end

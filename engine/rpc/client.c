@@ -293,7 +293,8 @@ HOT_SHARED int64_t client_due(lua_State *L, const client *client) {
   return now + client->timeout < due ? now + client->timeout : due;
 }
 
-/* client:method(...): upvalue 1 is the name, 2 its meter. */
+/* client:method(...): upvalue 1 is the name, 2 its meter. The client of the call before is known by
+ * its address, which no other userdata has before it is collected (client_gc). */
 static int method_call(lua_State *L) {
   client *client = lua_touserdata(L, 1);
   rpc *rpc = rpc_of(L);

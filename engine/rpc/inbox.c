@@ -13,7 +13,7 @@
 
 enum {
   LONGEST = 4096,       /* of a request here, */
-  MOST_BYTES = 1 << 20, /* and of all of them together */
+  MOST_BYTES = 1 << 20, /* and of all since it was empty */
   KEEP_BYTES = 1 << 16, /* of an empty buffer */
   METHOD_VALUES = 2     /* a task keeps its method's function and self at 1 and 2 of its stack */
 };

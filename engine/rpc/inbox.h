@@ -4,15 +4,15 @@
  * costs no coroutine, no resume and no protected call of its own. When one waits, takes long or
  * fails, another task goes on with the rest.
  *
- * What does not go this way (long requests, notifications, nodes with a memory_limit, whatever is
- * held back or refused) is server.h's. */
+ * What does not go this way (long requests, notifications, peers without hello, nodes with a
+ * memory_limit, whatever is held back or refused) is server.h's. */
 #ifndef LP_RPC_INBOX_H
 #define LP_RPC_INBOX_H
 
 #include "rpc/server.h"
 
-/* Puts in a request that frame_open took apart. False: it is not for here, and nothing was done.
- * May raise: memory for a task. */
+/* Puts in a request that frame_open or frame_next took apart. False: it is not for here, and
+ * nothing was done. May raise: memory for a task. */
 bool inbox_put(lua_State *L, peer *peer, const frame *frame);
 /* A call that came another way begins behind these, and what comes from now on behind that. */
 static inline void inbox_seal(rpc *rpc) {

@@ -20,9 +20,9 @@ enum {
   METER_EVERY = 64,          /* of which one is timed beyond that */
   METER_CHECK_NS = 20000000, /* how long a rate is believed */
   METER_SLOTS = 32,
-  METER_NAMES = 256 /* methods told apart; what is beyond counts as METER_OTHERS */
+  METER_NAMES = 256, /* methods told apart; what is beyond counts as METER_OTHERS */
+  METER_SLACK = 16 /* bytes behind a name, for frame_small_request, which copies so many at once */
 };
-enum { METER_SLACK = 16 };
 #define METER_OTHERS "(others)"
 
 /* One method. Lives as long as its node; its name serves as that of calls under way. */
@@ -51,6 +51,7 @@ HOT_INLINE meter *meter_get(meters *meters, const char *name, size_t length) {
   if (last && last->length == length && bytes_same(last->name, name, length)) return last;
   return meter_find(meters, name, length);
 }
+
 /* Of one direction of a link: which calls are timed, and their times. */
 typedef struct link_meter {
   uint64_t calls, errors; /* requests and notifications; of requests those that failed */

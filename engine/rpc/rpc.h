@@ -1,6 +1,6 @@
-/* What a node needs to serve calls and to make them: the rpc layer's part of a node, its
- * spawned tasks, and how it fails. One message goes
- * client -> peer -> link | link -> peer -> server -> task. */
+/* What a node needs to serve calls and to make them: the rpc layer's part of a node, its spawned
+ * tasks, and how it fails. One message goes client -> peer -> link | link -> peer -> inbox -> task,
+ * or what the inbox leaves alone from the peer to the server. */
 #ifndef LP_RPC_RPC_H
 #define LP_RPC_RPC_H
 

@@ -1,5 +1,4 @@
-/* The serving side: a request becomes a task that runs the instance's method; what the
- * task ends with becomes the response. See rpc.h. */
+/* See server.h. What a call's task ends with becomes the response, whichever way the call came. */
 #include <lauxlib.h>
 #include <stdio.h>
 

@@ -1,4 +1,5 @@
-/* The serving side: requests become tasks, what these end with becomes the response. */
+/* The serving side: the calls that are handled, what becomes of them, and the requests and
+ * notifications that do not go through the inbox (inbox.h): these become tasks at once. */
 #ifndef LP_RPC_SERVER_H
 #define LP_RPC_SERVER_H
 
@@ -31,16 +32,16 @@ static inline const char *call_method(const call *call) {
 
 /* A request or notification came; in node_enter. `frame` points into the link's bytes. */
 void server_request(lua_State *L, peer *peer, const frame *frame);
-/* For inbox.h: the record of a call of `meter`'s method (or NULL: of what nobody counts); NULL:
- * memory is out. */
+/* Of tasks that handle calls; the context is the call, NULL: it has none at present. */
 extern const task_kind server_call_kind;
+/* The record of a call of `meter`'s method (or NULL: of what nobody counts); NULL: memory. */
 call *server_call_new(peer *peer, uint32_t id, bool notify, meter *meter);
 /* Its handler has ended or will not be run; with `later` it lives on until its reply is used. */
 void server_left(call *call, bool later);
 /* One less that runs or is about to. */
 void server_less(rpc *rpc);
-/* What the caller of an unknown method is told; of a node that has ended. Into FAULT_TEXT + 64
- * bytes. */
+/* What the caller of an unknown method is told, into FAULT_TEXT bytes; of a node that has ended,
+ * into 64 more. */
 void server_no_method(const rpc *rpc, const frame *frame, char *text);
 void server_ended(const rpc *rpc, char *text);
 /* When the caller's time is over; CLOCK_NEVER: it gave none. */

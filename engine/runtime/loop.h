@@ -49,8 +49,8 @@ typedef struct loop {
   stream_scratch scratch;
   slabs slabs; /* small blocks of its nodes' interpreters */
   timer_wheel timers;
-  int64_t
-      now; /* clock_now of the turn's beginning, or of when something came that ended its sleep */
+  /* clock_now of the turn's beginning, or of when something came that ended its sleep */
+  int64_t now;
   bool slept; /* `now` is of before a sleep */
   list nodes; /* all that live here */
   hash by_id; /* the same, by node.id */
@@ -63,8 +63,8 @@ typedef struct loop {
   bool lazy;          /* a host's: a turn that does not wait looks at no descriptors but sockets */
   bool awake;         /* what its owner waits for may have come: this turn must not wait */
   message quitting;   /* what loop_quit sends */
-  int64_t looked;     /* clock_now of the last look at the clock, at most 16 resumes ago */
-  int since_look;     /* resumes since, */
+  int64_t looked;     /* clock_now of the last look at the clock, some 16 resumes or calls ago */
+  int since_look;     /* resumes since, and calls that one resume went on with, */
   int look_every;     /* and after how many of them the next look is due */
   int64_t work_until; /* its turns, and Lua in them, end by then; 0: no bound */
   int64_t spin_ns;    /* looks for work so long before it sleeps; 0: never */

@@ -5,8 +5,8 @@
 
 #include "wire/codec.h"
 
-/* Both take for granted that limits.values is CODEC_SMALL at least and limits.decoded_bytes
- * 1 MiB, and that nobody but the codec was given lower ones. */
+/* Both take for granted that limits.values is CODEC_SMALL at least and limits.decoded_bytes 1 MiB,
+ * as every node has them (codec_default_limits), and do not look. */
 
 /* As codec_write, into the room from `at` to `stop`. Where the message ends; NULL: too little room
  * or no small message, and codec_write has to be asked. Never raises. */

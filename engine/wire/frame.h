@@ -37,8 +37,8 @@ typedef struct frame {
 lp_status frame_parse(const uint8_t *data, size_t length, frame *out, fault *fault);
 
 /* The same without a look into the body of frames as this engine writes them, which is then all
- * that follows in the frame: whoever decodes it sees whether it is one complete value. Of one with a
- * time (`timed`) the body goes on with the meta element until frame_take_time. */
+ * that follows in the frame: whoever decodes it sees whether it is one complete value. Of one with
+ * a time (`timed`) the body goes on with the meta element until frame_take_time. */
 lp_status frame_open(const uint8_t *data, size_t length, frame *out, fault *fault);
 
 /* Of a frame that frame_open took apart: the meta element, if it is `timed`, off the body. */

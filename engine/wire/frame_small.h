@@ -14,8 +14,8 @@ enum {
   FRAME_SMALL_ROOM = 512   /* for everything; with longer strings it is another way's frame */
 };
 
-/* Both give where the body begins. Behind the name there are 16 bytes that can be read; with a time
- * frame_small_time writes it behind the body. */
+/* Both give where the body begins. Behind the name there are 16 bytes that can be read. With
+ * `timed` the caller writes the meta element behind the body. */
 HOT_INLINE uint8_t *frame_small_request(uint8_t *start, uint32_t id, const char *method,
                                         size_t length, bool timed) {
   uint8_t *at = start + FRAME_PREFIX;
