@@ -44,6 +44,10 @@ local function two(place, use)
   os.remove(path)
 end
 
+--- The time left of a call that was given a minute. Times of a second and more are counted up to
+-- 10 ms late at each call that hands them on.
+local function is_of_a_minute(left) return left > 0 and left <= 60.02 end
+
 local function until_told(run, what, name, check)
   local answer
   repeat
@@ -133,11 +137,11 @@ support.each(describe, "calls under way", function(place)
       local made = until_told(run, "calls", "first/0", function(answer) return answer.made[1] end)
       assert.equal("second/0", made.to)
       assert.equal("wait", made.method)
-      assert(made.seconds >= 0 and made.deadline > 0 and made.deadline <= 60)
+      assert(made.seconds >= 0 and is_of_a_minute(made.deadline))
       local served = until_told(run, "calls", "second/0", function(answer) return answer.served[1] end)
       assert.equal("first/0", served.from)
       assert.equal("wait", served.method)
-      assert(served.deadline > 0 and served.deadline <= 60)
+      assert(is_of_a_minute(served.deadline))
       second:open()
       future:result()
       until_told(run, "calls", "first/0", function(answer) return #answer.made == 0 and #answer.served == 0 end)
@@ -157,7 +161,7 @@ support.each(describe, "a paused node", function(place)
       end)
       for _, call in ipairs(calls) do assert.same({"ping", "ready"}, {call.method, call.state}) end
       assert.is_nil(calls[1].deadline)
-      assert(calls[2].deadline > 0 and calls[2].deadline <= 60)
+      assert(is_of_a_minute(calls[2].deadline))
       ask(run, "resume", "first/0")
       for _, future in ipairs(futures) do assert.equal("pong", future:result(60)) end
     end)
