@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "rpc/client.h"
+#include "rpc/methods.h"
 
 /* ---- clients ---------------------------------------------------------------- */
 
@@ -219,7 +220,7 @@ static lp_status prepare(const lp_node *node, const char *method, const lp_value
   if (status != LP_OK) return status;
   if (!method || !*method)
     return embed_fail(LP_INVALID_ARGUMENT, "%s: the method is %s", what, method ? "\"\"" : "NULL");
-  if (strncmp(method, "lp.", 3) == 0)
+  if (methods_reserved(method, strlen(method)))
     return embed_fail(LP_NOT_FOUND, "%s: %s: names that begin with lp. are the engine's", what,
                       method);
   if (!peer_of(node)) return embed_fail(LP_FAILED_PRECONDITION, "%s: the engine has ended", what);

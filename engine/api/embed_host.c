@@ -92,7 +92,7 @@ static void dispatch(void *owner, call *call, const frame *frame) {
     answer_methods(self, call);
     return;
   }
-  bool reserved = frame->method_length >= 3 && memcmp(frame->method, "lp.", 3) == 0;
+  bool reserved = methods_reserved(frame->method, frame->method_length);
   const method *found = reserved ? NULL : find_method(self, frame->method, frame->method_length);
   if (!found) {
     refuse_unknown(call, frame);

@@ -10,6 +10,7 @@
 #include "rpc/connecting.h"
 #include "rpc/future.h"
 #include "rpc/hello.h"
+#include "rpc/methods.h"
 #include "rpc/pending.h"
 #include "runtime/failure.h"
 #include "wire/codec_small.h"
@@ -333,7 +334,7 @@ static int client_call(lua_State *L) {
 void client_refuse_reserved(lua_State *L, int index) {
   size_t length;
   const char *name = luaL_checklstring(L, index, &length);
-  if (length >= 3 && memcmp(name, "lp.", 3) == 0)
+  if (methods_reserved(name, length))
     failure_raisef(L, LP_NOT_FOUND, "%.60s: names that begin with lp. are the engine's", name);
 }
 

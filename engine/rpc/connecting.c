@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "rpc/methods.h"
 #include "rpc/pending.h"
 #include "runtime/lines.h"
 
@@ -80,7 +81,7 @@ static bool keep_unsent(void *owner, uint32_t id, bool notify, const char *metho
                         bool *waits) {
   const pending *call = notify ? NULL : pending_of(owner, id);
   *waits = true;
-  if (notify) return length < 3 || memcmp(method, "lp.", 3) != 0;
+  if (notify) return !methods_reserved(method, length);
   return call && call->waits;
 }
 

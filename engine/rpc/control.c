@@ -17,7 +17,7 @@ bool control_link(const rpc *rpc, const char *from) {
 
 bool control_wants(const peer *peer, const frame *frame) {
   size_t length = frame->method_length;
-  if (!peer->control || length < 3 || memcmp(frame->method, "lp.", 3) != 0) return false;
+  if (!peer->control || !methods_reserved(frame->method, length)) return false;
   return length != strlen(METHODS_REQUEST) || memcmp(frame->method, METHODS_REQUEST, length) != 0;
 }
 

@@ -77,11 +77,6 @@ static inline bool admits(const rpc *rpc) {
          atomic_load_explicit(&rpc->node->state, memory_order_relaxed) < NODE_DRAINING;
 }
 
-static inline bool is_reserved(const frame *frame) {
-  return frame->method_length >= 3 && frame->method[0] == 'l' && frame->method[1] == 'p' &&
-         frame->method[2] == '.';
-}
-
 /* The time, or of a busy link when the turn began. */
 static inline int64_t arrival(const peer *peer) {
   return meter_times_all(&peer->served) ? clock_now() : peer->rpc->node->loop->now;
@@ -91,8 +86,9 @@ HOT_SHARED bool inbox_put(lua_State *L, peer *peer, const frame *frame) {
   rpc *rpc = peer->rpc;
   inbox *inbox = &rpc->inbox;
   size_t length = frame->method_length + frame->body_length;
-  if (frame->meta || peer->foreign || length > LONGEST || !admits(rpc) || is_reserved(frame) ||
-      rpc->node->memory_limit || rpc->native || inbox->bytes.length > MOST_BYTES)
+  if (frame->meta || peer->foreign || length > LONGEST || !admits(rpc) ||
+      methods_reserved(frame->method, frame->method_length) || rpc->node->memory_limit ||
+      rpc->native || inbox->bytes.length > MOST_BYTES)
     return false;
   if (!inbox->next) start_task(L, rpc);
   if (!buffer_reserve(&inbox->bytes, sizeof(entry) + LONGEST + 8)) return false;

@@ -62,7 +62,7 @@ static bool find_raw(lua_State *L, const rpc *rpc, int key) {
 
 static bool is_hidden(const char *name, size_t length) {
   static const char *const hidden[] = {"set_courier_server", "new", "init", "initialize"};
-  if (length == 0 || name[0] == '_' || (length >= 3 && memcmp(name, "lp.", 3) == 0)) return true;
+  if (length == 0 || name[0] == '_' || methods_reserved(name, length)) return true;
   for (size_t i = 0; i < sizeof hidden / sizeof *hidden; i++)
     if (strlen(hidden[i]) == length && memcmp(hidden[i], name, length) == 0) return true;
   return false;

@@ -2,10 +2,15 @@
 #ifndef LP_RPC_METHODS_H
 #define LP_RPC_METHODS_H
 
+#include <string.h>
+
 #include "rpc/rpc.h"
 
-/* Names that begin with "lp." are the engine's. This one every node answers, with an
- * array of the names that can be called. */
+/* Names that begin with "lp." are the engine's. */
+static inline bool methods_reserved(const char *name, size_t length) {
+  return length >= 3 && memcmp(name, "lp.", 3) == 0;
+}
+/* This one every node answers, with an array of the names that can be called. */
 #define METHODS_REQUEST "lp.methods"
 
 /* Pushes the function a call of `method` runs, and what comes before the call's arguments (its

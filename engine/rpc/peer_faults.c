@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "rpc/methods.h"
 
 enum { LATE_LEAST_NS = 100000, LATE_MOST_NS = 5000000 };
 
@@ -58,8 +59,7 @@ static bool spares(const peer *peer) {
 
 /* The engine's own messages: hello, credit, cancel, farewell. */
 static bool is_own(const frame *frame) {
-  return frame->kind != FRAME_RESPONSE && frame->method_length >= 3 &&
-         memcmp(frame->method, "lp.", 3) == 0;
+  return frame->kind != FRAME_RESPONSE && methods_reserved(frame->method, frame->method_length);
 }
 
 fault_kind peer_fault(peer *peer, const frame *frame, const uint8_t *data, size_t length) {
