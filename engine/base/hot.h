@@ -8,5 +8,10 @@
 #define HOT_SHARED inline __attribute__((always_inline))
 /* And for those that are hardly ever called: kept out of their way. */
 #define COLD __attribute__((cold, noinline))
+/* Not on the way of most calls, though often used: not inlined. */
+#define ASIDE __attribute__((noinline))
+/* On that way: what nearly every call comes to, so that the code for it lies together. */
+#define LIKELY(condition)   __builtin_expect(!!(condition), 1)
+#define UNLIKELY(condition) __builtin_expect(!!(condition), 0)
 
 #endif

@@ -88,16 +88,16 @@ static lp_status keep_written(peer *peer, pending *call, const outgoing *what, b
  * written. */
 HOT_INLINE bool write_small(lua_State *L, peer *peer, pending *call, const outgoing *what) {
   const meter *name = what->meter;
-  if (!name || name->others || name->length > FRAME_SMALL_METHOD) return false;
+  if (UNLIKELY(!name || name->others || name->length > FRAME_SMALL_METHOD)) return false;
   buffer *out = peer_small_begin(peer, FRAME_SMALL_ROOM);
-  if (!out) return false;
+  if (UNLIKELY(!out)) return false;
   bool timed = what->due != CLOCK_NEVER;
   uint8_t *start = out->data + out->length;
   uint8_t *body = frame_small_request(start, call->id, name->name, name->length, timed);
   uint8_t *end = codec_put_small(L, what->first, what->count, &peer->rpc->codec, body,
                                  out->data + out->capacity - HELLO_META_MAX);
-  if (!end) return false;
-  if (timed) end = hello_put_time(end, what->due - clock_coarse());
+  if (UNLIKELY(!end)) return false;
+  if (UNLIKELY(timed)) end = hello_put_time(end, what->due - clock_coarse());
   pending_charge(peer, call, what->meter, (size_t)(end - start));
   peer_small_end(peer, out, end);
   return true;
@@ -138,12 +138,12 @@ static lp_status write_call(lua_State *L, peer *peer, pending *call, const outgo
 /* Sends the call on the stack; NULL with fault when it cannot be written. */
 HOT_INLINE pending *send_request(lua_State *L, peer *peer, const outgoing *what, fault *fault) {
   pending *made = pending_new(peer);
-  if (!made) {
+  if (UNLIKELY(!made)) {
     fault_set(fault, LP_RESOURCE_EXHAUSTED, "no memory for a call");
     return NULL;
   }
   made->waits = what->waits;
-  if (write_small(L, peer, made, what) || write_call(L, peer, made, what, fault) == LP_OK)
+  if (LIKELY(write_small(L, peer, made, what)) || write_call(L, peer, made, what, fault) == LP_OK)
     return made;
   pending_free(made);
   return NULL;
@@ -184,8 +184,8 @@ HOT_INLINE int call_end_of(lua_State *L, int method) {
   task *task = node_of(L)->current;
   bool failed = task->failed;
   task->failed = false;
-  if (!task_after_wait(L)) return fail_late(L, method);
-  if (failed) return lua_error(L);
+  if (UNLIKELY(!task_after_wait(L))) return fail_late(L, method);
+  if (UNLIKELY(failed)) return lua_error(L);
   return task->nargs;
 }
 
@@ -299,12 +299,13 @@ HOT_SHARED int64_t client_due(lua_State *L, const client *client) {
 static int method_call(lua_State *L) {
   client *client = lua_touserdata(L, 1);
   rpc *rpc = rpc_of(L);
-  if (!client || client != rpc->client) rpc->client = client = client_at(L, 1);
+  if (UNLIKELY(!client || client != rpc->client)) rpc->client = client = client_at(L, 1);
   if (!client)
     return luaL_error(L, "call methods of a client with a colon: client:%s(...)",
                       lua_tostring(L, lua_upvalueindex(1)));
   peer *peer = client->peer;
-  if (client->mode == MODE_CALL && peer->state == PEER_OPEN && has_credit(peer) && !client->hasty) {
+  if (LIKELY(client->mode == MODE_CALL && peer->state == PEER_OPEN && has_credit(peer) &&
+             !client->hasty)) {
     const outgoing what = {lua_upvalueindex(1),           AT_METHOD,
                            lua_gettop(L) - AT_METHOD + 1, true,
                            client_due(L, client),         lua_touserdata(L, lua_upvalueindex(2))};

@@ -27,6 +27,9 @@ extern const codec_hooks client_codec_hooks;
 /* A response came for `pending`; in node_enter, in the main state. When it raises,
  * rpc->answering is left for client_lose. */
 void client_answer(lua_State *L, pending *pending, const frame *frame);
+/* The same without a protected call, for a task that waits for a few values of which nothing has to
+ * be made. False: nothing was done. */
+bool client_answer_quick(pending *pending, const frame *frame);
 /* The call cannot be answered any more. As client_answer. */
 void client_fail(lua_State *L, pending *pending, lp_status status, const char *text);
 /* Memory was out for the answer of rpc->answering, or of `begun` (may be NULL) when it did not

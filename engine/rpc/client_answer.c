@@ -14,7 +14,7 @@
 #include "wire/codec_small.h"
 
 /* Pushes what the response brought on `to`; false when that is an error. */
-COLD static bool push_answer(lua_State *to, rpc *rpc, const frame *frame, int *count) {
+ASIDE static bool push_answer(lua_State *to, rpc *rpc, const frame *frame, int *count) {
   fault fault;
   *count = 1;
   if (frame->error) {
@@ -104,6 +104,21 @@ HOT_INLINE bool answer_small(lua_State *L, pending *pending, const frame *frame)
     answer_end(L, pending, true, count);
     return true;
   }
+  task->failed = false;
+  task_wake(task, count);
+  answer_over(pending, true);
+  return true;
+}
+
+HOT_SHARED bool client_answer_quick(pending *pending, const frame *frame) {
+  task *task = pending->task;
+  const codec *rules = &pending->peer->rpc->codec;
+  if (UNLIKELY(!task || task->state != TASK_WAITING || frame->error || is_late(pending) ||
+               (*frame->body & 0x0f) > WAITER_ROOM))
+    return false;
+  int count = codec_read_small(NULL, task->waiter, frame->body, frame->body_length, rules, NULL);
+  if (UNLIKELY(count < 0)) return false;
+  answer_begin(pending);
   task->failed = false;
   task_wake(task, count);
   answer_over(pending, true);

@@ -1,7 +1,7 @@
 /* See inbox.h. */
 #include "rpc/inbox.h"
 
-#include <assert.h>
+#include <lauxlib.h>
 
 #include "base/bytes.h"
 #include "base/clock.h"
@@ -15,11 +15,9 @@ enum {
   LONGEST = 4096,       /* of a request here, */
   MOST_BYTES = 1 << 20, /* and of all since it was empty */
   KEEP_BYTES = 1 << 16, /* of an empty buffer */
-  METHOD_VALUES = 2     /* a task keeps its method's function and self at 1 and 2 of its stack */
+  METHOD_VALUES = 2,    /* a task keeps its method's function and self at 1 and 2 of its stack; */
+  LEFT_VALUES = 12      /* so much of what is over may lie there beside */
 };
-
-static_assert(2 * METHOD_VALUES + CODEC_SMALL <= LUA_MINSTACK,
-              "a small request is put on the stack that the task's function begins with");
 
 /* Followed by the bytes of the method's name and of the body, up to the next multiple of 8. */
 typedef struct entry {
@@ -86,12 +84,12 @@ HOT_SHARED bool inbox_put(lua_State *L, peer *peer, const frame *frame) {
   rpc *rpc = peer->rpc;
   inbox *inbox = &rpc->inbox;
   size_t length = frame->method_length + frame->body_length;
-  if (frame->meta || peer->foreign || length > LONGEST || !admits(rpc) ||
-      methods_reserved(frame->method, frame->method_length) || rpc->node->memory_limit ||
-      rpc->native || inbox->bytes.length > MOST_BYTES)
+  if (UNLIKELY(frame->meta || peer->foreign || length > LONGEST || !admits(rpc) ||
+               methods_reserved(frame->method, frame->method_length) || rpc->node->memory_limit ||
+               rpc->native || inbox->bytes.length > MOST_BYTES))
     return false;
-  if (!inbox->next) start_task(L, rpc);
-  if (!buffer_reserve(&inbox->bytes, sizeof(entry) + LONGEST + 8)) return false;
+  if (UNLIKELY(!inbox->next)) start_task(L, rpc);
+  if (UNLIKELY(!buffer_reserve(&inbox->bytes, sizeof(entry) + length + 8))) return false;
   entry *made = entry_at(&inbox->bytes, inbox->bytes.length);
   *made = (entry){peer_ref(peer),
                   arrival(peer),
@@ -136,7 +134,7 @@ static inline void take_first(inbox *inbox, const entry *first) {
   first->peer->references--;
   first->peer->handling--;
   inbox->at = (size_t)((const uint8_t *)first - inbox->bytes.data) + entry_size(first);
-  if (--inbox->count == 0) emptied(inbox);
+  if (UNLIKELY(--inbox->count == 0)) emptied(inbox);
 }
 
 /* Any of them never begins. */
@@ -152,7 +150,10 @@ static void drop_entry(inbox *inbox, entry *entry, lp_status status, const char 
     rpc->expired++;
   peer->handling--;
   server_less(rpc);
-  if (--inbox->count == 0) emptied(inbox);
+  if (--inbox->count == 0)
+    emptied(inbox);
+  else if (entry == entry_at(&inbox->bytes, inbox->at)) /* so that many need not be passed again */
+    inbox->at = (size_t)((const uint8_t *)first_entry(inbox) - inbox->bytes.data);
   peer_unref(peer);
 }
 
@@ -161,11 +162,12 @@ static void drop_entry(inbox *inbox, entry *entry, lp_status status, const char 
 /* Puts function and self of the entry's method where the task keeps them. False: there is none. */
 static bool find_method(lua_State *L, rpc *rpc, const task *task, const entry *entry) {
   inbox *inbox = &rpc->inbox;
+  int base = lua_gettop(L);
   inbox->owner = NULL;
-  lua_settop(L, 0);
   if (!methods_find(L, rpc, entry_method(entry), entry->method_length)) return false;
-  inbox->method_values = lua_gettop(L);
-  if (inbox->method_values < METHOD_VALUES) lua_pushnil(L);
+  inbox->method_values = lua_gettop(L) - base;
+  if (inbox->method_values > 1) lua_replace(L, 2);
+  lua_replace(L, 1);
   meter *meter = meter_get(&rpc->served, entry_method(entry), entry->method_length);
   inbox->meter = meter;
   if (meter && meter->length == entry->method_length && !meter->others) inbox->owner = task;
@@ -193,7 +195,7 @@ static inline bool read_due(const entry *entry, const uint8_t *at, const uint8_t
 
 /* Arguments that are more than a few scalars: unpack functions may run, and what they do may move
  * the inbox, hence the copy. How many were pushed; -1: they cannot be read. */
-COLD static int read_wide(lua_State *L, rpc *rpc, const entry *entry, int64_t *due, fault *fault) {
+ASIDE static int read_wide(lua_State *L, rpc *rpc, const entry *entry, int64_t *due, fault *fault) {
   int count, copy = lua_gettop(L) + 1;
   frame frame;
   if (entry_open(entry, &frame, due, fault) != LP_OK) return -1;
@@ -231,28 +233,45 @@ COLD static int refuse_unknown(call *call, const entry *first) {
   return refuse_begun(call, LP_NOT_FOUND, text);
 }
 
+/* A record for the call of `first`, which is `task`'s from now on; NULL: memory is out. It may be
+ * that of the call before, which is over (or NULL). */
+HOT_INLINE call *record_of(task *task, const entry *first, meter *meter, call *over) {
+  if (LIKELY(over && over->peer == first->peer && server_again(over, first->id, meter)))
+    return over; /* all else is as it was */
+  if (over) server_left(over, false);
+  call *made = server_call_new(first->peer, first->id, false, meter);
+  if (!made) return NULL;
+  task->context = made;
+  task->label = call_method(made);
+  made->task = task;
+  return made;
+}
+
 /* The first request becomes `task`'s call: its function and arguments are pushed; how many of these
- * behind the function, or -1: it was refused. */
-HOT_INLINE int begin_first(lua_State *L, task *task, rpc *rpc, entry *first) {
+ * behind the function, or -1: it was refused. `over` is the call before, answered and not left, or
+ * NULL. It is left before anything may raise, since an error is answered to the task's call. */
+HOT_INLINE int begin_first(lua_State *L, task *task, rpc *rpc, entry *first, call *over) {
   inbox *inbox = &rpc->inbox;
   fault fault;
   int64_t due = CLOCK_NEVER;
   const uint8_t *body = entry_body(first), *end = body + first->body_length, *rest;
-  bool known = is_found(inbox, task, first) || find_method(L, rpc, task, first);
+  bool known = is_found(inbox, task, first);
+  if (UNLIKELY(!known)) {
+    if (over) server_left(over, false);
+    over = NULL;
+    known = find_method(L, rpc, task, first);
+  }
   rpc->arrived_at = first->arrived;
-  call *call = server_call_new(first->peer, first->id, false, known ? inbox->meter : NULL);
-  if (!call) return refuse_first(inbox, first);
+  call *call = record_of(task, first, known ? inbox->meter : NULL, over);
+  if (UNLIKELY(!call)) return refuse_first(inbox, first);
   call->session = first->session;
-  task->context = call;
-  task->label = call_method(call);
-  call->task = task;
   take_first(inbox, first); /* the bytes stay until something else is put in */
-  if (!known) return refuse_unknown(call, first);
+  if (UNLIKELY(!known)) return refuse_unknown(call, first);
   lua_pushvalue(L, 1);
   if (inbox->method_values > 1) lua_pushvalue(L, 2);
   int values = inbox->method_values - 1;
   int count = codec_read_small(L, L, body, first->body_length, &rpc->codec, &rest);
-  if (count < 0 || ((rest != end || first->timed) && !read_due(first, rest, end, &due))) {
+  if (UNLIKELY(count < 0 || ((rest != end || first->timed) && !read_due(first, rest, end, &due)))) {
     if (count > 0) lua_pop(L, count);
     count = read_wide(L, rpc, first, &due, &fault);
     if (count < 0) return refuse_begun(call, fault.status, fault.text);
@@ -263,13 +282,14 @@ HOT_INLINE int begin_first(lua_State *L, task *task, rpc *rpc, entry *first) {
   return values + count;
 }
 
-/* The same of the first that is not refused; -1: none is left. */
-HOT_INLINE int begin_next(lua_State *L, task *task, rpc *rpc) {
-  for (entry *first; (first = first_entry(&rpc->inbox));) {
-    int arguments = begin_first(L, task, rpc, first);
-    if (arguments >= 0) return arguments;
-    lua_settop(L, METHOD_VALUES);
+/* The same of the first that is not refused; -1: none is left. `over` is left in any case. */
+HOT_INLINE int begin_next(lua_State *L, task *task, rpc *rpc, int base, call *over) {
+  for (entry *first; (first = first_entry(&rpc->inbox)); over = NULL) {
+    int arguments = begin_first(L, task, rpc, first, over);
+    if (LIKELY(arguments >= 0)) return arguments;
+    lua_settop(L, base);
   }
+  if (over) server_left(over, false);
   return -1;
 }
 
@@ -285,27 +305,32 @@ static inline bool may_go_on(const node *node) {
 
 static int call_returned(lua_State *L, int status, lua_KContext context);
 
-/* The handler's results are on the stack. Goes on with the next call, or leaves the results to the
- * task's end, which knows every other way to answer. */
-HOT_INLINE int after_call(lua_State *L, rpc *rpc) {
+/* The handler's results are on the stack above `base`. Goes on with the next call, or leaves the
+ * results to the task's end, which knows every other way to answer. What was answered is not popped
+ * each time. */
+HOT_INLINE int after_call(lua_State *L, rpc *rpc, int base) {
   task *task = rpc->node->current;
-  while (server_small_done(L, task, METHOD_VALUES + 1)) {
-    lua_settop(L, METHOD_VALUES);
-    if (!may_go_on(rpc->node)) return 0;
+  int top;
+  while (LIKELY(server_small_done(L, task, base + 1, (top = lua_gettop(L)) - base))) {
+    call *over = task->context;
+    if (UNLIKELY(!may_go_on(rpc->node))) {
+      server_left(over, false);
+      return 0;
+    }
     task_again(task);
-    int arguments = begin_next(L, task, rpc);
-    if (arguments < 0) return 0;
-    lua_callk(L, arguments, LUA_MULTRET, 0, call_returned);
+    if ((base = top) > LEFT_VALUES) lua_settop(L, base = METHOD_VALUES);
+    int arguments = begin_next(L, task, rpc, base, over);
+    if (UNLIKELY(arguments < 0)) return 0;
+    lua_callk(L, arguments, LUA_MULTRET, base, call_returned);
   }
-  return lua_gettop(L) - METHOD_VALUES;
+  return top - base;
 }
 
-static int call_returned(lua_State *L, int status, lua_KContext context) {
+static int call_returned(lua_State *L, int status, lua_KContext base) {
   (void)status;
-  (void)context;
   rpc *rpc = rpc_of(L);
   rpc->inbox.owner = NULL; /* it has waited */
-  return after_call(L, rpc);
+  return after_call(L, rpc, (int)base);
 }
 
 /* The function of the task. */
@@ -319,11 +344,12 @@ static int take_calls(lua_State *L) {
     inbox->cancelled_text = task->raise_text;
   }
   forget_next(inbox);
+  luaL_checkstack(L, LEFT_VALUES + METHOD_VALUES + CODEC_SMALL, NULL); /* for small requests */
   lua_settop(L, METHOD_VALUES);
-  int arguments = begin_next(L, task, rpc);
+  int arguments = begin_next(L, task, rpc, METHOD_VALUES, NULL);
   if (arguments < 0) return 0;
-  lua_callk(L, arguments, LUA_MULTRET, 0, call_returned);
-  return after_call(L, rpc);
+  lua_callk(L, arguments, LUA_MULTRET, METHOD_VALUES, call_returned);
+  return after_call(L, rpc, METHOD_VALUES);
 }
 
 /* One that goes on with what others had begun comes before what was sealed out. Else it is the last
@@ -374,8 +400,9 @@ void inbox_drop(peer *peer, const uint32_t *id) {
   for (size_t at = inbox->at; inbox->count && at < inbox->bytes.length;) {
     entry *each = entry_at(&inbox->bytes, at);
     at += entry_size(each);
-    if (each->peer == peer && each->session == peer->session && (!id || each->id == *id))
-      drop_entry(inbox, each, LP_CANCELLED, id ? "the caller gave up" : "the caller is gone");
+    if (each->peer != peer || each->session != peer->session || (id && each->id != *id)) continue;
+    drop_entry(inbox, each, LP_CANCELLED, id ? "the caller gave up" : "the caller is gone");
+    if (id) return;
   }
 }
 

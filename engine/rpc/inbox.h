@@ -14,6 +14,10 @@
 /* Puts in a request that frame_open or frame_next took apart. False: it is not for here, and
  * nothing was done. May raise: memory for a task. */
 bool inbox_put(lua_State *L, peer *peer, const frame *frame);
+/* Does inbox_put raise nothing now, in a protected call or not? */
+static inline bool inbox_calm(const rpc *rpc) {
+  return rpc->inbox.next || !list_empty(&rpc->node->idle);
+}
 /* A call that came another way begins behind these, and what comes from now on behind that. */
 static inline void inbox_seal(rpc *rpc) {
   if (rpc->inbox.count) rpc->inbox.sealed = true;

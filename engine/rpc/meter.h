@@ -81,7 +81,7 @@ HOT_INLINE void meter_begin(link_meter *link, meter *meter, int64_t now, stopwat
   watch->weight = 0;
   link->calls++;
   if (meter) meter->calls++;
-  if ((--link->left == 0 || now >= link->check_at) && !link->off) meter_time(link, watch);
+  if (UNLIKELY(--link->left == 0 || now >= link->check_at) && !link->off) meter_time(link, watch);
 }
 
 /* The slow half of meter_end. */
@@ -94,7 +94,7 @@ HOT_INLINE void meter_end(link_meter *link, stopwatch *watch, bool failed) {
     link->errors++;
     if (watch->meter) watch->meter->errors++;
   }
-  if (watch->weight) meter_record(link, watch);
+  if (UNLIKELY(watch->weight)) meter_record(link, watch);
   watch->began = 0;
 }
 

@@ -41,9 +41,11 @@ void overview_begin(const rpc *rpc, writer *out) {
   if (node->memory_limit) writer_put_integer(out, "limit", (int64_t)node->memory_limit);
   writer_close(out);
   writer_put_integer(out, "tasks", node->task_count);
-  writer_put_integer(out, "running", rpc->running);
-  writer_put_integer(out, "waiting", rpc->held_count);
-  writer_put_integer(out, "waiting_bytes", (int64_t)rpc->held_bytes);
+  const inbox *inbox = &rpc->inbox;
+  writer_put_integer(out, "running", rpc->running - inbox->count);
+  writer_put_integer(out, "waiting", rpc->held_count + inbox->count);
+  writer_put_integer(out, "waiting_bytes",
+                     (int64_t)(rpc->held_bytes + inbox->bytes.length - inbox->at));
   writer_put_integer(out, "pending", count_pending(rpc));
 }
 

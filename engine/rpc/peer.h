@@ -166,9 +166,9 @@ HOT_INLINE void peer_written(peer *peer) {
 /* The short way on an open link to another engine: the buffer with room for `bytes` more, to be
  * written by frame_small.h up to `end` before anything else happens. NULL: take the long one. */
 HOT_INLINE buffer *peer_small_begin(peer *peer, size_t bytes) {
-  if (peer->frame_start || peer->foreign || peer->state != PEER_OPEN) return NULL;
+  if (UNLIKELY(peer->frame_start || peer->foreign || peer->state != PEER_OPEN)) return NULL;
   buffer *out = link_out(&peer->wire);
-  return out && buffer_reserve(out, bytes) ? out : NULL;
+  return LIKELY(out && buffer_reserve(out, bytes)) ? out : NULL;
 }
 HOT_INLINE void peer_small_end(peer *peer, buffer *out, const uint8_t *end) {
   frame_small_end(out->data + out->length, end);

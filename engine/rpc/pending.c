@@ -38,7 +38,7 @@ static void pending_timer(timer *timer) {
 
 HOT_SHARED pending *pending_new(peer *peer) {
   rpc *rpc = peer->rpc;
-  if (peer->pending_count * 2 >= peer->slot_count && !slots_grow(peer)) return NULL;
+  if (UNLIKELY(peer->pending_count * 2 >= peer->slot_count) && !slots_grow(peer)) return NULL;
   pending *made = rpc->free_pending;
   if (made) {
     rpc->free_pending = made->next;

@@ -104,7 +104,10 @@ static void call_done(lua_State *L, task *task, bool ok, int first) {
     if (!ok) inbox_failed(task->node->upper);
     return;
   }
-  if (ok && server_small_done(L, task, first)) return;
+  if (ok && server_small_done(L, task, first, lua_gettop(L) - first + 1)) {
+    server_left(call, false);
+    return;
+  }
   bool later = ok && call->reply && task->cancelled == LP_OK;
   luaL_checkstack(L, 8, NULL);
   if (!ok && call->notify) {
@@ -226,6 +229,30 @@ static void call_expired(timer *fired) {
   task_close(late->task, LP_DEADLINE_EXCEEDED, "deadline exceeded before the call began");
 }
 
+/* Of a call of call->peer that came at rpc->arrived_at, or now. */
+HOT_INLINE void begin_record(call *call, uint32_t id, meter *meter) {
+  peer *peer = call->peer;
+  rpc *rpc = peer->rpc;
+  peer->handling++;
+  call->session = peer->session;
+  call->id = id;
+  call->due = CLOCK_NEVER;
+  call->failed = true;
+  meter_begin(&peer->served, meter, rpc->node->loop->now, &call->watch);
+  if (rpc->arrived_at) call->watch.began = rpc->arrived_at;
+  rpc->arrived_at = 0;
+}
+
+HOT_SHARED bool server_again(call *call, uint32_t id, meter *meter) {
+  peer *peer = call->peer;
+  if (UNLIKELY(call->reply || call->holder || timer_running(&call->deadline))) return false;
+  meter_end(&peer->served, &call->watch, false);
+  peer->handling--;
+  server_less(peer->rpc);
+  begin_record(call, id, meter);
+  return true;
+}
+
 HOT_SHARED call *server_call_new(peer *peer, uint32_t id, bool notify, meter *meter) {
   rpc *rpc = peer->rpc;
   call *made = rpc->free_calls;
@@ -239,18 +266,11 @@ HOT_SHARED call *server_call_new(peer *peer, uint32_t id, bool notify, meter *me
     return NULL;
   }
   made->peer = peer_ref(peer);
-  peer->handling++;
-  made->session = peer->session;
-  made->id = id;
   made->notify = notify;
   made->task = NULL;
   made->reply = NULL;
   made->holder = NULL;
-  made->due = CLOCK_NEVER;
-  made->failed = true;
-  meter_begin(&peer->served, meter, rpc->node->loop->now, &made->watch);
-  if (rpc->arrived_at) made->watch.began = rpc->arrived_at;
-  rpc->arrived_at = 0;
+  begin_record(made, id, meter);
   return made;
 }
 

@@ -38,6 +38,9 @@ extern const task_kind server_call_kind;
 call *server_call_new(peer *peer, uint32_t id, bool notify, meter *meter);
 /* Its handler has ended or will not be run; with `later` it lives on until its reply is used. */
 void server_left(call *call, bool later);
+/* The same of one that has been answered, whose record becomes that of another request of its peer
+ * at once. False: it cannot. */
+bool server_again(call *call, uint32_t id, meter *meter);
 /* One less that runs or is about to. */
 void server_less(rpc *rpc);
 /* What the caller of an unknown method is told, into FAULT_TEXT bytes; of a node that has ended,

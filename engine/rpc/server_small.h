@@ -5,8 +5,9 @@
 
 #include "rpc/server.h"
 
-/* The running task's handler has returned the values from `first` up: its call is answered and
- * over. False: nothing was done, and the task's end answers. Never raises. */
-bool server_small_done(lua_State *L, task *task, int first);
+/* The running task's handler has returned `count` values from `first` up: its call is answered with
+ * them, and server_left or server_again follows. False: nothing was done, and the task's end
+ * answers. Never raises. */
+bool server_small_done(lua_State *L, task *task, int first, int count);
 
 #endif

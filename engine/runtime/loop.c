@@ -13,7 +13,7 @@
 
 /* Trust in spinning: gained one by one, lost faster. */
 enum { SPIN_TRUST = 8, SPIN_LOSS = 3, SPIN_WAKE = 4, SPIN_LOOKS = 20, SPIN_ALONE_NS = 2000 };
-enum { SCRATCH_BYTES = 64 * 1024, NODE_SHARE = 64, LOOK_EVERY = 16, LOOK_NS = 20000 };
+enum { SCRATCH_BYTES = 64 * 1024, NODE_SHARE = 64, LOOK_EVERY = 32, LOOK_NS = 20000 };
 
 static void loop_woken(void *owner, unsigned events) {
   (void)events;
@@ -127,7 +127,7 @@ static void flush_overdue(loop *loop) {
 }
 
 /* Handlers that take long are not to hold up what others wrote before them. Looking at the clock
- * is dear, so it is done as often as the last resumes took, and at every 16th of short ones. */
+ * is dear, so it is done as often as the last resumes took, and at every 32nd of short ones. */
 void loop_look(loop *loop) {
   int64_t now = clock_now(), each = (now - loop->looked) / loop->since_look;
   loop->look_every = each * LOOK_EVERY <= LOOK_NS ? LOOK_EVERY

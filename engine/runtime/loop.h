@@ -63,7 +63,7 @@ typedef struct loop {
   bool lazy;          /* a host's: a turn that does not wait looks at no descriptors but sockets */
   bool awake;         /* what its owner waits for may have come: this turn must not wait */
   message quitting;   /* what loop_quit sends */
-  int64_t looked;     /* clock_now of the last look at the clock, some 16 resumes or calls ago */
+  int64_t looked;     /* clock_now of the last look at the clock, some 32 resumes or calls ago */
   int since_look;     /* resumes since, and calls that one resume went on with, */
   int look_every;     /* and after how many of them the next look is due */
   int64_t work_until; /* its turns, and Lua in them, end by then; 0: no bound */

@@ -49,9 +49,9 @@ static inline bool copy_ascii(uint8_t *to, const char *from, size_t length) {
 HOT_INLINE uint8_t *put_string(uint8_t *at, const uint8_t *stop, lua_State *L, int index) {
   size_t length;
   const char *bytes = lua_tolstring(L, index, &length);
-  if (length > LONGEST || (ptrdiff_t)length > stop - at) return NULL;
+  if (UNLIKELY(length > LONGEST || (ptrdiff_t)length > stop - at)) return NULL;
   at = token_put_str(at, (uint32_t)length);
-  if (!copy_ascii(at, bytes, length) && !text_is_utf8(bytes, length)) return NULL;
+  if (UNLIKELY(!copy_ascii(at, bytes, length)) && !text_is_utf8(bytes, length)) return NULL;
   return at + length;
 }
 
@@ -80,8 +80,9 @@ HOT_SHARED uint8_t *codec_put_small(lua_State *L, int first, int count, const co
   if (at > stop) return NULL;
   for (; count > 0; count--, first++) {
     int type = lua_type(L, first);
-    at = type == LUA_TSTRING ? put_string(at, stop, L, first) : put_other(at, L, first, type);
-    if (!at) return NULL;
+    at = LIKELY(type == LUA_TSTRING) ? put_string(at, stop, L, first)
+                                     : put_other(at, L, first, type);
+    if (UNLIKELY(!at)) return NULL;
   }
   return (size_t)(at - begin) <= rules->limits.message_bytes ? at : NULL;
 }
@@ -106,7 +107,7 @@ static const uint8_t *read_other(lua_State *L, lua_State *to, const uint8_t *at,
     case TOKEN_STRING:
     case TOKEN_BINARY:
       if (t.value > (size_t)(end - at) || t.value > LONGEST) return NULL;
-      strings_push(rules->strings, L, to, (const char *)at, (size_t)t.value);
+      if (!strings_push(rules->strings, L, to, (const char *)at, (size_t)t.value)) return NULL;
       return at + t.value;
     case TOKEN_UNSIGNED:
       if (t.value > (uint64_t)LUA_MAXINTEGER) return NULL;
@@ -132,9 +133,8 @@ HOT_INLINE const uint8_t *read_one(lua_State *L, lua_State *to, const uint8_t *a
     length = at[1], at += 2;
   else
     return read_other(L, to, at, end, rules);
-  if (length > (size_t)(end - at)) return NULL;
-  strings_push(rules->strings, L, to, (const char *)at, length);
-  return at + length;
+  if (UNLIKELY(length > (size_t)(end - at))) return NULL;
+  return strings_push(rules->strings, L, to, (const char *)at, length) ? at + length : NULL;
 }
 
 HOT_SHARED int codec_read_small(lua_State *L, lua_State *to, const uint8_t *data, size_t length,
@@ -144,7 +144,7 @@ HOT_SHARED int codec_read_small(lua_State *L, lua_State *to, const uint8_t *data
   unsigned count = *at++ - 0x90U;
   if (count > CODEC_SMALL) return -1;
   for (unsigned i = 0; i < count; i++) {
-    if ((at = read_one(L, to, at, end, rules))) continue;
+    if (LIKELY((at = read_one(L, to, at, end, rules)) != NULL)) continue;
     lua_pop(to, (int)i);
     return -1;
   }

@@ -17,7 +17,7 @@ uint8_t *codec_put_small(lua_State *L, int first, int count, const codec *codec,
 /* As codec_read, but pushes on `to`, which has places for CODEC_SMALL values and may be a state
  * that does not run; how many were pushed. -1: none, and codec_read has to be asked. With `rest`
  * other bytes may follow, and it is told where they begin. Raises in L when memory is out, runs no
- * Lua. */
+ * Lua. With L NULL it makes nothing and raises nothing: what needs a new string is not read. */
 int codec_read_small(lua_State *L, lua_State *to, const uint8_t *data, size_t length,
                      const codec *codec, const uint8_t **rest);
 

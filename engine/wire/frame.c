@@ -136,13 +136,20 @@ lp_status frame_parse(const uint8_t *data, size_t length, frame *out, fault *why
 }
 
 /* The id in the forms this engine writes, of at least 5 bytes at hand; NULL: in another form. */
-static inline const uint8_t *open_id(const uint8_t *at, uint32_t *id) {
-  unsigned first = *at++, form = first - 0xcc, bytes = 1U << (form & 3);
+static const uint8_t *open_short_id(const uint8_t *at, uint32_t *id) {
+  unsigned first = *at++;
   *id = first;
   if (first < 0x80) return at;
-  if (form > 2) return NULL;
-  *id = __builtin_bswap32(bytes_load_4(at)) >> (32 - 8 * bytes);
-  return at + bytes;
+  if (first != 0xcc && first != 0xcd) return NULL;
+  *id = (uint32_t)token_load(at, first - 0xcb);
+  return at + (first - 0xcb);
+}
+
+/* Those of calls are of the longest form, see FIRST_ID in peer.c. */
+static inline const uint8_t *open_id(const uint8_t *at, uint32_t *id) {
+  if (UNLIKELY(*at != 0xce)) return open_short_id(at, id);
+  *id = __builtin_bswap32(bytes_load_4(at + 1));
+  return at + 5;
 }
 
 /* Takes off what precedes the body in the forms this engine writes: `at` is behind the kind. False:
@@ -152,7 +159,7 @@ static inline bool open_head(const uint8_t *at, const uint8_t *end, frame_kind k
   if (kind != FRAME_NOTIFY && !(at = open_id(at, &out->id))) return false;
   size_t first = *at++, length = kind == FRAME_RESPONSE ? 0 : first - 0xa0; /* of the method */
   bool fits = kind == FRAME_RESPONSE ? first == 0xc0 /* no error */ : length <= 0x1f;
-  if (!fits || length >= (size_t)(end - at)) return false;
+  if (UNLIKELY(!fits || length >= (size_t)(end - at))) return false;
   out->kind = kind;
   out->method = (const char *)at;
   out->method_length = length;
@@ -186,10 +193,10 @@ HOT_SHARED size_t frame_next(const uint8_t *data, size_t length, size_t limit, f
   static const uint8_t known[8] = {0xff, 0, 0, 0, 0, 0xff, 0xff, 0xff},
                        request[8] = FORM(4, FRAME_REQUEST), timed[8] = FORM(5, FRAME_REQUEST),
                        response[8] = FORM(4, FRAME_RESPONSE), notify[8] = FORM(3, FRAME_NOTIFY);
-  if (length < FRAME_PREFIX + 8) return 0;
+  if (UNLIKELY(length < FRAME_PREFIX + 8)) return 0;
   uint64_t form = bytes_load_8(data) & bytes_load_8(known);
   size_t size = __builtin_bswap32(bytes_load_4(data + 1));
-  if (size < 8 || size > length - FRAME_PREFIX || size > limit) return 0;
+  if (UNLIKELY(size < 8 || size > length - FRAME_PREFIX || size > limit)) return 0;
   frame_kind kind = FRAME_RESPONSE;
   if (form != bytes_load_8(response)) {
     kind = form == bytes_load_8(notify) ? FRAME_NOTIFY : FRAME_REQUEST;

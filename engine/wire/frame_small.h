@@ -14,6 +14,11 @@ enum {
   FRAME_SMALL_ROOM = 512   /* for everything; with longer strings it is another way's frame */
 };
 
+/* That of a call first: it is large, see FIRST_ID in rpc/peer.c. */
+static inline uint8_t *frame_small_id(uint8_t *at, uint32_t id) {
+  return id > UINT16_MAX ? token_put_32(at, 0xce, id) : token_put_integer(at, id);
+}
+
 /* Both give where the body begins. Behind the name there are 16 bytes that can be read. With
  * `timed` the caller writes the meta element behind the body. */
 HOT_INLINE uint8_t *frame_small_request(uint8_t *start, uint32_t id, const char *method,
@@ -21,7 +26,7 @@ HOT_INLINE uint8_t *frame_small_request(uint8_t *start, uint32_t id, const char 
   uint8_t *at = start + FRAME_PREFIX;
   at = token_put_array(at, timed ? 5 : 4);
   at = token_put_integer(at, FRAME_REQUEST);
-  at = token_put_integer(at, id);
+  at = frame_small_id(at, id);
   at = token_put_str(at, (uint32_t)length);
   for (size_t i = 0; i < length; i += 16) memcpy(at + i, method + i, 16);
   return at + length;
@@ -31,7 +36,7 @@ HOT_INLINE uint8_t *frame_small_response(uint8_t *start, uint32_t id) {
   uint8_t *at = start + FRAME_PREFIX;
   at = token_put_array(at, 4);
   at = token_put_integer(at, FRAME_RESPONSE);
-  at = token_put_integer(at, id);
+  at = frame_small_id(at, id);
   return token_put_nil(at);
 }
 

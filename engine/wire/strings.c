@@ -49,30 +49,36 @@ static void push_new(strings *cache, lua_State *L, strings_place *first, strings
     keep(cache->misses % 16 ? first : second, L, bytes, length);
 }
 
+/* What is not kept is made, unless nothing may be. */
+static bool push_made(lua_State *L, lua_State *to, const char *bytes, size_t length) {
+  if (!L) return false;
+  lua_pushlstring(L, bytes, length);
+  lua_xmove(L, to, 1);
+  return true;
+}
+
 /* Not in its first place. */
-static void push_other(strings *cache, lua_State *L, lua_State *to, uint32_t mark,
+static bool push_other(strings *cache, lua_State *L, lua_State *to, uint32_t mark,
                        const char *bytes, size_t length) {
   strings_place *first = &cache->places[mark % STRINGS_PLACES];
   strings_place *second = &cache->places[(mark >> 16) % STRINGS_PLACES];
   if (holds(second, bytes, length)) {
     lua_rawgeti(to, LUA_REGISTRYINDEX, second->reference);
-    return;
+    return true;
   }
+  if (!L) return false;
   push_new(cache, L, first, second, bytes, length);
   lua_xmove(L, to, 1);
+  return true;
 }
 
-HOT_SHARED void strings_push(strings *cache, lua_State *L, lua_State *to, const char *bytes,
+HOT_SHARED bool strings_push(strings *cache, lua_State *L, lua_State *to, const char *bytes,
                              size_t length) {
-  if (!cache || length - 1 >= STRINGS_LENGTH) { /* none is as long as that */
-    lua_pushlstring(L, bytes, length);
-    lua_xmove(L, to, 1);
-    return;
-  }
+  if (UNLIKELY(!cache || length - 1 >= STRINGS_LENGTH)) /* none is as long as that */
+    return push_made(L, to, bytes, length);
   uint32_t mark = mark_of(bytes, length);
   const strings_place *place = &cache->places[mark % STRINGS_PLACES];
-  if (holds(place, bytes, length))
-    lua_rawgeti(to, LUA_REGISTRYINDEX, place->reference);
-  else
-    push_other(cache, L, to, mark, bytes, length);
+  if (UNLIKELY(!holds(place, bytes, length))) return push_other(cache, L, to, mark, bytes, length);
+  lua_rawgeti(to, LUA_REGISTRYINDEX, place->reference);
+  return true;
 }

@@ -9,6 +9,7 @@
 #define LP_WIRE_STRINGS_H
 
 #include <lua.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -26,7 +27,8 @@ typedef struct strings {
 } strings;
 
 /* Pushes the string of these bytes on `to`, a state of the one the cache belongs to. Without a
- * cache (NULL) as lua_pushlstring. May raise in L, which is `to` or runs in its stead: memory. */
-void strings_push(strings *cache, lua_State *L, lua_State *to, const char *bytes, size_t length);
+ * cache (NULL) as lua_pushlstring. May raise in L, which is `to` or runs in its stead: memory. With
+ * L NULL nothing is made and nothing raises: false, if it is not kept. */
+bool strings_push(strings *cache, lua_State *L, lua_State *to, const char *bytes, size_t length);
 
 #endif

@@ -135,8 +135,21 @@ static void take_until(const char *method) {
 
 /* Answers the request `id` with a small number. */
 static void answer(uint32_t id, uint8_t value) {
-  uint8_t bytes[] = {0xc9, 0, 0,           0,    9,   CODEC_EXT_FRAME, 0x94, 0x01, 0xce, 0,
-                     0,    0, (uint8_t)id, 0xc0, 0x91};
+  uint8_t bytes[] = {0xc9,
+                     0,
+                     0,
+                     0,
+                     9,
+                     CODEC_EXT_FRAME,
+                     0x94,
+                     0x01,
+                     0xce,
+                     (uint8_t)(id >> 24),
+                     (uint8_t)(id >> 16),
+                     (uint8_t)(id >> 8),
+                     (uint8_t)id,
+                     0xc0,
+                     0x91};
   bytes[4] = sizeof bytes - FRAME_PREFIX + 1;
   uint8_t whole[sizeof bytes + 1];
   memcpy(whole, bytes, sizeof bytes);
@@ -342,7 +355,8 @@ static void test_what_was_not_sent_goes_to_the_next_link(void) {
   listen_there();
   greet();
   take();
-  answer(last_id, 1);
+  uint32_t first = last_id;
+  answer(first, 1);
   TURN_UNTIL(&at, strstr(at.output, "written"));
   turn(5);
   CHECK(link_queued(&dialling()->wire) > 0);
@@ -356,7 +370,7 @@ static void test_what_was_not_sent_goes_to_the_next_link(void) {
     CHECK(strcmp(last_method, "work") == 0);
     CHECK(!before || last_id == before + 1);
     before = last_id;
-    uint8_t value = (uint8_t)((last_id - 1) % 100);
+    uint8_t value = (uint8_t)((last_id - first) % 100);
     uint8_t bytes[] = {0xc9,
                        0,
                        0,
@@ -366,8 +380,8 @@ static void test_what_was_not_sent_goes_to_the_next_link(void) {
                        0x94,
                        0x01,
                        0xce,
-                       0,
-                       0,
+                       (uint8_t)(last_id >> 24),
+                       (uint8_t)(last_id >> 16),
                        (uint8_t)(last_id >> 8),
                        (uint8_t)last_id,
                        0xc0,

@@ -135,6 +135,35 @@ static bool reads_the_same(const uint8_t *bytes, size_t length) {
   return same;
 }
 
+/* The same without making anything: what is read must be what was read before. */
+static bool reads_quickly(const uint8_t *bytes, size_t length, bool kept_strings) {
+  lua_settop(L, 0);
+  int small = codec_read_small(L, L, bytes, length, &rules, NULL);
+  requests_left = 0;
+  int quick = codec_read_small(NULL, L, bytes, length, &rules, NULL);
+  requests_left = -1;
+  if (quick < 0) return !kept_strings && lua_gettop(L) == (small < 0 ? 0 : small);
+  return quick == small && same_values(1, small + 1, small);
+}
+
+static void test_it_reads_what_is_kept_without_making_anything(void) {
+  open_state();
+  for (int i = 0; i < 20000; i++) {
+    buffer out = {0};
+    int count = (int)chance(18);
+    lua_settop(L, 0);
+    for (int k = 0; k < count; k++) push_any();
+    codec_write(L, 1, count, "argument", &rules, &out, &why);
+    CHECK(reads_quickly(out.data, out.length, false));
+    buffer_fini(&out);
+  }
+  lua_close(L);
+  open_state(); /* with nothing kept */
+  const uint8_t plain[] = {0x93, 0x2a, 0xc3, 0xa4, 'n', 'a', 'm', 'e'};
+  CHECK(reads_quickly(plain, sizeof plain, true));
+  lua_close(L);
+}
+
 static void test_it_reads_as_the_codec_does(void) {
   open_state();
   for (int i = 0; i < 30000; i++) {
@@ -233,6 +262,7 @@ int main(void) {
   RUN(test_it_writes_as_the_codec_does);
   RUN(test_it_writes_what_most_calls_are);
   RUN(test_it_reads_as_the_codec_does);
+  RUN(test_it_reads_what_is_kept_without_making_anything);
   RUN(test_strings_are_kept_that_come_again);
   RUN(test_any_string_is_itself);
   RUN(test_a_cache_without_memory_is_sound);
