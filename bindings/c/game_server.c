@@ -182,9 +182,11 @@ static void give_turns(world *game) {
 }
 
 static void drop_turns(world *game) {
-  for (int i = 0; i < ENTITIES; i++)
-    if (game->entities[i].turn)
-      lp_call_fail(game->entities[i].turn, LP_CANCELLED, "the game is over");
+  for (int i = 0; i < ENTITIES; i++) {
+    lp_call *call = game->entities[i].turn;
+    game->entities[i].turn = NULL;
+    if (call) lp_call_fail(call, LP_CANCELLED, "the game is over");
+  }
 }
 
 static unsigned long sum_of(const world *game) {
@@ -247,7 +249,9 @@ static session *session_open(const char *bad) {
 
 static void session_close(session *self) {
   drop_turns(&self->game);
-  if (lp_run_close(self->run) || lp_engine_free(self->engine)) die("close");
+  if (lp_run_close(self->run)) die("close");
+  drop_turns(&self->game); /* a script may have asked for another turn before it was stopped */
+  if (lp_engine_free(self->engine)) die("close");
   lp_values_free(self->game.results);
   free(self);
 }
