@@ -286,22 +286,11 @@ void peer_grant(peer *peer, terms terms) {
   wake_waiters(peer);
 }
 
-/* An answer brings back what its call took, no more than was granted. */
-static inline void give_back(peer *peer, size_t bytes) {
-  peer->window++;
-  peer->window_bytes += (int64_t)bytes;
-  if (UNLIKELY(!list_empty(&peer->waiters))) wake_waiters(peer);
-}
-
-HOT_INLINE void on_response(lua_State *L, peer *peer, const frame *frame) {
+static void on_response(lua_State *L, peer *peer, const frame *frame) {
   pending *found = pending_of(peer, frame->id);
-  if (!found) { /* too late: dropped */
-    peer_credit(peer, 1, pending_credit(peer, NULL));
-    return;
-  }
-  size_t bytes = found->bytes;
-  client_answer(L, found, frame);
-  give_back(peer, bytes);
+  size_t bytes = pending_credit(peer, found);
+  if (found) client_answer(L, found, frame); /* else too late: dropped */
+  peer_credit(peer, 1, bytes);
 }
 
 static bool method_is(const frame *frame, const char *name) {
@@ -501,11 +490,15 @@ void peer_take_late(peer *peer, const uint8_t *data, size_t length) {
 }
 #endif
 
+/* The same of one that is simple. Nothing that it does can take the link down, so it brings back
+ * what its call took, and no more than was granted. */
 HOT_INLINE bool quick_response(peer *peer, const frame *frame) {
   pending *found = pending_of(peer, frame->id);
   size_t bytes = found ? found->bytes : 0;
   if (UNLIKELY(!found || !client_answer_quick(found, frame))) return false;
-  give_back(peer, bytes);
+  peer->window++;
+  peer->window_bytes += (int64_t)bytes;
+  if (UNLIKELY(!list_empty(&peer->waiters))) wake_waiters(peer);
   return true;
 }
 

@@ -5,23 +5,16 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/bytes.h"
+
 enum { QUOTED_BYTES = 40, NAME_BYTES = 40, FEW_BYTES = 256, PIECE_BYTES = 8192 };
 
-/* Two words at once, which every processor of today has an instruction for. */
-typedef uint64_t words __attribute__((vector_size(16)));
-
-static inline words load_words(const uint8_t *at) {
-  words loaded;
-  memcpy(&loaded, at, sizeof loaded);
-  return loaded;
-}
-
 /* 32 bytes put together into one. */
-static inline words fold_32(const uint8_t *at) {
-  return load_words(at) | load_words(at + 16);
+static inline bytes_16 fold_32(const uint8_t *at) {
+  return bytes_load_16(at) | bytes_load_16(at + 16);
 }
 
-static inline bool all_ascii(words folded) {
+static inline bool all_ascii(bytes_16 folded) {
   return !((folded[0] | folded[1]) & TEXT_HIGH_BITS);
 }
 
@@ -72,7 +65,7 @@ bool text_is_utf8(const char *bytes, size_t length) {
 /* Are the PIECE_BYTES at `bytes` all ASCII? Looks at every one of them, whatever comes. */
 static bool piece_is_ascii(const char *bytes) {
   const uint8_t *at = (const uint8_t *)bytes;
-  words all = {0, 0};
+  bytes_16 all = {0, 0};
   for (const uint8_t *end = at + PIECE_BYTES; at < end; at += 64)
     all |= fold_32(at) | fold_32(at + 32);
   return all_ascii(all);

@@ -10,15 +10,23 @@ local function done(what, name)
   return {value = {node = name, done = what}, text = ("node %s was %s\n"):format(name, what)}
 end
 
-function steering.pause(session, words)
-  session.link:ask("pause", words[1])
-  return done("paused", words[1])
+--- A command that asks its word of the run's service, which has so many seconds for it.
+local function asking(what, past, seconds)
+  return function(session, words)
+    if seconds then
+      session.link:ask_within(seconds, what, words[1])
+    else
+      session.link:ask(what, words[1])
+    end
+    return done(past, words[1])
+  end
 end
 
-function steering.resume(session, words)
-  session.link:ask("resume", words[1])
-  return done("resumed", words[1])
-end
+steering.pause = asking("pause", "paused")
+steering.resume = asking("resume", "resumed")
+steering.kill = asking("kill", "killed")
+steering.interrupt = asking("interrupt", "interrupted")
+steering.restart = asking("restart", "restarted", 60)
 
 --- The first word is a node if it looks like one.
 local function node_and_file(words)
@@ -38,21 +46,6 @@ function steering.reload(session, words)
   local lines = {require("lp.report").renewed(result.nodes)}
   for _, note in ipairs(result.notes) do lines[#lines + 1] = note end
   return {value = result, text = table.concat(lines, "\n") .. "\n"}
-end
-
-function steering.kill(session, words)
-  session.link:ask("kill", words[1])
-  return done("killed", words[1])
-end
-
-function steering.interrupt(session, words)
-  session.link:ask("interrupt", words[1])
-  return done("interrupted", words[1])
-end
-
-function steering.restart(session, words)
-  session.link:ask_within(60, "restart", words[1])
-  return done("restarted", words[1])
 end
 
 --- Waits for the end in short steps: the socket goes with the run.
