@@ -326,11 +326,17 @@ HOT_INLINE int after_call(lua_State *L, rpc *rpc, int base) {
   return top - base;
 }
 
+/* The same of a handler that has waited. What has come meanwhile is another task's: calls that came
+ * before it, by another way, may not have begun yet. */
 static int call_returned(lua_State *L, int status, lua_KContext base) {
   (void)status;
   rpc *rpc = rpc_of(L);
-  rpc->inbox.owner = NULL; /* it has waited */
-  return after_call(L, rpc, (int)base);
+  task *task = rpc->node->current;
+  int count = lua_gettop(L) - (int)base;
+  rpc->inbox.owner = NULL;
+  if (!server_small_done(L, task, (int)base + 1, count)) return count;
+  server_left(task->context, false);
+  return 0;
 }
 
 /* The function of the task. */

@@ -18,9 +18,10 @@ bool inbox_put(lua_State *L, peer *peer, const frame *frame);
 static inline bool inbox_calm(const rpc *rpc) {
   return rpc->inbox.next || !list_empty(&rpc->node->idle);
 }
-/* A call that came another way begins behind these, and what comes from now on behind that. */
+/* A call that came another way begins behind these, and what comes from now on behind that: also
+ * when none is left of them, as long as the task that was to take them has its turn before it. */
 static inline void inbox_seal(rpc *rpc) {
-  if (rpc->inbox.count) rpc->inbox.sealed = true;
+  if (rpc->inbox.count || rpc->inbox.next) rpc->inbox.sealed = true;
 }
 /* The node's methods have changed, for requests that came already, too. */
 static inline void inbox_rebound(rpc *rpc) {

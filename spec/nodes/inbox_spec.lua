@@ -14,7 +14,7 @@ Server.__index = Server
 
 function Server.new()
   lp.register("spec.inbox.Point", Point)
-  return setmetatable({begun = {}}, Server)
+  return setmetatable({begun = {}, gate = lp.Event()}, Server)
 end
 
 function Server:note(i) self.begun[#self.begun + 1] = i end
@@ -45,6 +45,11 @@ function Server:swap()
   self.quick = function(_, i) return -i end
 end
 function Server:stops(i) self:note(i) lp.stop() end
+function Server:waits() self.gate:wait() end
+function Server:release(seconds)
+  self.gate:set()
+  self:compute(seconds)
+end
 function Server:compute(seconds)
   local over = lp.now() + seconds
   repeat until lp.now() > over
@@ -119,6 +124,34 @@ support.each(describe, "requests that came together", function(place)
       end
       local expected = repeated(90, function(i) return i end)
       assert.equal(table.concat(expected, " "), table.concat(server:order(), " "))
+    end)
+  end)
+
+  it("keep their order behind notifications when handlers that had waited end", function()
+    serve(function(server)
+      local waiting = together(server, repeated(150, function() return {"waits"} end))
+      server:quick(1)
+      local released = server.futures:release(0.3) -- all that follows comes meanwhile
+      lp.sleep(0.1)
+      for i = 2, 10 do server.notify:note(i) end
+      assert.equal(11, server:quick(11))
+      released:result()
+      lp.gather(waiting)
+      assert.equal(table.concat(repeated(11, function(i) return i end), " "),
+                   table.concat(server:order(), " "))
+    end)
+  end)
+
+  it("keep their order behind notifications when all before them were given up", function()
+    serve(function(server)
+      local computing = server.futures:compute(0.2) -- all that follows comes meanwhile
+      lp.sleep(0.05)
+      server.futures:quick(1):cancel()
+      for i = 2, 10 do server.notify:note(i) end
+      assert.equal(11, server:quick(11))
+      computing:result()
+      assert.equal(table.concat(repeated(10, function(i) return i + 1 end), " "),
+                   table.concat(server:order(), " "))
     end)
   end)
 
