@@ -28,6 +28,13 @@ static inline bool clock_passed(int64_t due) {
   return due - clock_coarse() < CLOCK_COARSE_NS && clock_now() >= due;
 }
 
+/* The same several times in a moment, which is looked at once: `moment` is 0 when it begins. */
+static inline bool clock_passed_in(int64_t *moment, int64_t due) {
+  if (due == CLOCK_NEVER) return false;
+  if (!*moment) *moment = clock_coarse();
+  return due - *moment < CLOCK_COARSE_NS && clock_now() >= due;
+}
+
 /* Seconds from a script as nanoseconds; huge and NaN values become CLOCK_NEVER,
  * negative ones 0. */
 static inline int64_t clock_from_seconds(double seconds) {

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "base/fault_point.h"
+#include "base/hot.h"
 #include "base/list.h"
 #include "base/memory.h"
 
@@ -34,6 +35,7 @@ struct pipe_end {
   int spares;
   message closing;         /* what pipe_free sends, so that closing needs no memory */
   atomic_size_t under_way; /* bytes sent from here that the other end has not taken up */
+  bool crosses;            /* the other end is on another loop */
   bool spared;             /* from faults that are injected */
   bool unwoken;            /* something was handed over and nobody woken */
   atomic_bool open;
@@ -136,6 +138,7 @@ bool pipe_new(mailbox *box_a, mailbox *box_b, pipe_end **a, pipe_end **b) {
     end->other = &made->ends[!i];
     end->box = mailbox_ref(i ? box_b : box_a);
     end->closing = (message){.run = closing_run, .drop = closing_drop};
+    end->crosses = box_a != box_b;
     atomic_init(&end->open, true);
   }
   *a = &made->ends[0];
@@ -247,7 +250,15 @@ bool pipe_flush(pipe_end *end) {
 }
 
 bool pipe_crosses(const pipe_end *end) {
-  return end->box != end->other->box;
+  return end->crosses;
+}
+
+HOT_SHARED void *pipe_near(const pipe_end *end) {
+  const pipe_end *other = end->other;
+  if (end->crosses || atomic_load_explicit(&end->under_way, memory_order_relaxed) ||
+      !atomic_load_explicit(&other->open, memory_order_relaxed))
+    return NULL;
+  return other->owner;
 }
 
 bool pipe_is_flushed(const pipe_end *end) {

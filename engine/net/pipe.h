@@ -31,6 +31,9 @@ bool pipe_hand_over(pipe_end *end);
 const uint8_t *pipe_unsent(const pipe_end *end, size_t *length);
 /* Is the other end on another loop? */
 bool pipe_crosses(const pipe_end *end);
+/* Who uses the other end, if that is on this loop, open, and has been told of all that was flushed
+ * here; else NULL. */
+void *pipe_near(const pipe_end *end);
 /* Has pipe_flush nothing to do? */
 bool pipe_is_flushed(const pipe_end *end);
 /* Bytes appended here that the other end's loop has not taken up yet. */

@@ -11,6 +11,7 @@
 #include "rpc/future.h"
 #include "rpc/hello.h"
 #include "rpc/methods.h"
+#include "rpc/near.h"
 #include "rpc/pending.h"
 #include "runtime/failure.h"
 #include "wire/codec_small.h"
@@ -63,14 +64,6 @@ void client_push(lua_State *L, peer *peer) {
 
 enum { AT_CLIENT = 1, AT_METHOD = 2, AT_FIRST = 3 };
 
-typedef struct outgoing {
-  int method, first; /* indices: the name, the first argument */
-  int count;         /* of arguments */
-  bool waits;        /* for a server that is not there yet */
-  int64_t due;
-  meter *meter; /* of the method, or NULL */
-} outgoing;
-
 /* Keeps the call written from `start` for the link that is to come. */
 static lp_status keep_written(peer *peer, pending *call, const outgoing *what, buffer *out,
                               size_t start, fault *fault) {
@@ -89,6 +82,7 @@ static lp_status keep_written(peer *peer, pending *call, const outgoing *what, b
 HOT_INLINE bool write_small(lua_State *L, peer *peer, pending *call, const outgoing *what) {
   const meter *name = what->meter;
   if (UNLIKELY(!name || name->others || name->length > FRAME_SMALL_METHOD)) return false;
+  if (near_request(L, peer, call, what)) return true;
   buffer *out = peer_small_begin(peer, FRAME_SMALL_ROOM);
   if (UNLIKELY(!out)) return false;
   bool timed = what->due != CLOCK_NEVER;

@@ -110,19 +110,37 @@ HOT_INLINE bool answer_small(lua_State *L, pending *pending, const frame *frame)
   return true;
 }
 
-HOT_SHARED bool client_answer_quick(pending *pending, const frame *frame) {
+/* A task waits for it, which can be given so many values? */
+HOT_INLINE bool takes_quick(const pending *pending, int count) {
+  const task *task = pending->task;
+  return LIKELY(task && task->state == TASK_WAITING && count <= WAITER_ROOM);
+}
+
+/* They are on its stack. */
+HOT_INLINE void quick_end(pending *pending, int count) {
   task *task = pending->task;
-  const codec *rules = &pending->peer->rpc->codec;
-  if (UNLIKELY(!task || task->state != TASK_WAITING || frame->error || is_late(pending) ||
-               (*frame->body & 0x0f) > WAITER_ROOM))
-    return false;
-  int count = codec_read_small(NULL, task->waiter, frame->body, frame->body_length, rules, NULL);
-  if (UNLIKELY(count < 0)) return false;
   answer_begin(pending);
   task->failed = false;
   task_wake(task, count);
   answer_over(pending, true);
+}
+
+HOT_SHARED bool client_answer_quick(pending *pending, const frame *frame) {
+  if (UNLIKELY(frame->error || !takes_quick(pending, *frame->body & 0x0f) || is_late(pending)))
+    return false;
+  int count = codec_read_small(NULL, pending->task->waiter, frame->body, frame->body_length,
+                               &pending->peer->rpc->codec, NULL);
+  if (UNLIKELY(count < 0)) return false;
+  quick_end(pending, count);
   return true;
+}
+
+HOT_SHARED size_t client_answer_near(pending *pending, lua_State *L, int first, int count) {
+  if (UNLIKELY(!takes_quick(pending, count))) return 0;
+  size_t bytes =
+      codec_copy_small(L, first, count, pending->task->waiter, &pending->peer->rpc->codec);
+  if (LIKELY(bytes)) quick_end(pending, count);
+  return bytes;
 }
 
 HOT_SHARED void client_answer(lua_State *L, pending *pending, const frame *frame) {

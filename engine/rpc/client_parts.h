@@ -16,6 +16,15 @@ typedef struct client {
   int64_t timeout; /* ns; CLOCK_NEVER: none */
 } client;
 
+/* A call on the stack, or a notification. */
+typedef struct outgoing {
+  int method, first; /* indices: the name, the first argument */
+  int count;         /* of arguments */
+  bool waits;        /* for a server that is not there yet */
+  int64_t due;
+  meter *meter; /* of the method, or NULL */
+} outgoing;
+
 /* The client at `index`, NULL: there is something else; client_check raises then. */
 client *client_at(lua_State *L, int index);
 client *client_check(lua_State *L, int index);

@@ -23,6 +23,7 @@ enum {
 typedef struct entry {
   peer *peer; /* a reference; NULL: dropped */
   int64_t arrived;
+  int64_t due;      /* when its caller's time is over; CLOCK_NEVER: never, or see `timed` */
   uint32_t session; /* of the peer when it came */
   uint32_t id;
   uint32_t method_length, body_length;
@@ -60,7 +61,7 @@ static lp_status entry_open(const entry *entry, frame *out, int64_t *due, fault 
   entry_frame(entry, out);
   lp_status status = frame_take_time(out, fault);
   int64_t left = status == LP_OK ? hello_time(out) : CLOCK_NEVER;
-  *due = left == CLOCK_NEVER ? left : entry->arrived + left;
+  *due = left == CLOCK_NEVER ? entry->due : entry->arrived + left;
   return status;
 }
 
@@ -80,30 +81,73 @@ static inline int64_t arrival(const peer *peer) {
   return meter_times_all(&peer->served) ? clock_now() : peer->rpc->node->loop->now;
 }
 
+/* Is a request of this method for here? Has room made for `bytes` behind the next entry. */
+HOT_INLINE bool takes(peer *peer, const char *method, size_t length, size_t bytes) {
+  const rpc *rpc = peer->rpc;
+  buffer *held = &peer->rpc->inbox.bytes;
+  return LIKELY(!peer->foreign && admits(rpc) && !methods_reserved(method, length) &&
+                !rpc->node->memory_limit && !rpc->native && held->length <= MOST_BYTES) &&
+         LIKELY(buffer_reserve(held, sizeof(entry) + bytes + 8));
+}
+
+/* The entry whose name and body lie in its place is there. */
+HOT_INLINE void put_in(peer *peer, const entry *made) {
+  rpc *rpc = peer->rpc;
+  rpc->inbox.bytes.length += entry_size(made);
+  rpc->inbox.count++;
+  peer->handling++;
+  rpc->running++;
+}
+
 HOT_SHARED bool inbox_put(lua_State *L, peer *peer, const frame *frame) {
   rpc *rpc = peer->rpc;
   inbox *inbox = &rpc->inbox;
   size_t length = frame->method_length + frame->body_length;
-  if (UNLIKELY(frame->meta || peer->foreign || length > LONGEST || !admits(rpc) ||
-               methods_reserved(frame->method, frame->method_length) || rpc->node->memory_limit ||
-               rpc->native || inbox->bytes.length > MOST_BYTES))
+  if (UNLIKELY(frame->meta || length > LONGEST ||
+               !takes(peer, frame->method, frame->method_length, length)))
     return false;
   if (UNLIKELY(!inbox->next)) start_task(L, rpc);
-  if (UNLIKELY(!buffer_reserve(&inbox->bytes, sizeof(entry) + length + 8))) return false;
   entry *made = entry_at(&inbox->bytes, inbox->bytes.length);
   *made = (entry){peer_ref(peer),
                   arrival(peer),
+                  CLOCK_NEVER,
                   peer->session,
                   frame->id,
                   (uint32_t)frame->method_length,
                   (uint32_t)frame->body_length,
                   frame->timed};
   bytes_copy((uint8_t *)(made + 1), frame->method, length); /* the body follows the name */
-  inbox->bytes.length += entry_size(made);
-  inbox->count++;
-  peer->handling++;
-  rpc->running++;
+  put_in(peer, made);
   return true;
+}
+
+HOT_SHARED uint8_t *inbox_begin(peer *peer, const char *method, size_t length,
+                                const uint8_t **stop) {
+  const buffer *held = &peer->rpc->inbox.bytes;
+  if (UNLIKELY(!inbox_calm(peer->rpc) || !takes(peer, method, length, FRAME_SMALL_ROOM)))
+    return NULL;
+  uint8_t *at = held->data + held->length + sizeof(entry);
+  size_t room = held->capacity - held->length - sizeof(entry) - 8;
+  *stop = at + (room < LONGEST ? room : LONGEST);
+  for (size_t i = 0; i < length; i += 16) memcpy(at + i, method + i, 16);
+  return at + length;
+}
+
+HOT_SHARED void inbox_written(peer *peer, uint32_t id, size_t method_length, const uint8_t *end,
+                              int64_t due) {
+  rpc *rpc = peer->rpc;
+  if (UNLIKELY(!rpc->inbox.next)) start_task(rpc->node->L, rpc);
+  entry *made = entry_at(&rpc->inbox.bytes, rpc->inbox.bytes.length);
+  size_t length = (size_t)(end - (const uint8_t *)(made + 1));
+  *made = (entry){peer_ref(peer),
+                  arrival(peer),
+                  due,
+                  peer->session,
+                  id,
+                  (uint32_t)method_length,
+                  (uint32_t)(length - method_length),
+                  false};
+  put_in(peer, made);
 }
 
 /* The next that was not dropped, or NULL. */
@@ -253,7 +297,7 @@ HOT_INLINE call *record_of(task *task, const entry *first, meter *meter, call *o
 HOT_INLINE int begin_first(lua_State *L, task *task, rpc *rpc, entry *first, call *over) {
   inbox *inbox = &rpc->inbox;
   fault fault;
-  int64_t due = CLOCK_NEVER;
+  int64_t due = first->due;
   const uint8_t *body = entry_body(first), *end = body + first->body_length, *rest;
   bool known = is_found(inbox, task, first);
   if (UNLIKELY(!known)) {
@@ -276,7 +320,7 @@ HOT_INLINE int begin_first(lua_State *L, task *task, rpc *rpc, entry *first, cal
     count = read_wide(L, rpc, first, &due, &fault);
     if (count < 0) return refuse_begun(call, fault.status, fault.text);
   }
-  if (due != CLOCK_NEVER && clock_passed(due))
+  if (clock_passed_in(&inbox->moment, due))
     return refuse_begun(call, LP_DEADLINE_EXCEEDED, "deadline exceeded before the call began");
   task->deadline = call->due = due;
   return values + count;
@@ -311,6 +355,7 @@ static int call_returned(lua_State *L, int status, lua_KContext context);
 HOT_INLINE int after_call(lua_State *L, rpc *rpc, int base) {
   task *task = rpc->node->current;
   int top;
+  rpc->inbox.moment = 0;
   while (LIKELY(server_small_done(L, task, base + 1, (top = lua_gettop(L)) - base))) {
     call *over = task->context;
     if (UNLIKELY(!may_go_on(rpc->node))) {
@@ -322,6 +367,7 @@ HOT_INLINE int after_call(lua_State *L, rpc *rpc, int base) {
     int arguments = begin_next(L, task, rpc, base, over);
     if (UNLIKELY(arguments < 0)) return 0;
     lua_callk(L, arguments, LUA_MULTRET, base, call_returned);
+    rpc->inbox.moment = 0;
   }
   return top - base;
 }
@@ -334,6 +380,7 @@ static int call_returned(lua_State *L, int status, lua_KContext base) {
   task *task = rpc->node->current;
   int count = lua_gettop(L) - (int)base;
   rpc->inbox.owner = NULL;
+  rpc->inbox.moment = 0;
   if (!server_small_done(L, task, (int)base + 1, count)) return count;
   server_left(task->context, false);
   return 0;
@@ -345,6 +392,7 @@ static int take_calls(lua_State *L) {
   inbox *inbox = &rpc->inbox;
   task *task = rpc->node->current;
   inbox->owner = NULL;
+  inbox->moment = 0;
   if (task->cancelled != LP_OK) { /* that was meant for all that had not begun */
     inbox->cancelled = task->cancelled;
     inbox->cancelled_text = task->raise_text;

@@ -14,6 +14,11 @@
 /* Puts in a request that frame_open or frame_next took apart. False: it is not for here, and
  * nothing was done. May raise: memory for a task. */
 bool inbox_put(lua_State *L, peer *peer, const frame *frame);
+/* The same of a request that its caller on this loop writes itself, between the place given and
+ * `stop`; behind the name there are 16 bytes that can be read. NULL: it is not for here. Next comes
+ * inbox_written, or nothing of it. Neither raises. */
+uint8_t *inbox_begin(peer *peer, const char *method, size_t length, const uint8_t **stop);
+void inbox_written(peer *peer, uint32_t id, size_t method_length, const uint8_t *end, int64_t due);
 /* Does inbox_put raise nothing now, in a protected call or not? */
 static inline bool inbox_calm(const rpc *rpc) {
   return rpc->inbox.next || !list_empty(&rpc->node->idle);

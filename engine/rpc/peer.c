@@ -270,6 +270,12 @@ static void wake_waiters(peer *peer) {
     task_wake(list_entry(list_pop(&peer->waiters), task, link), 0);
 }
 
+HOT_SHARED void peer_answered(peer *peer, size_t bytes) {
+  peer->window++;
+  peer->window_bytes += (int64_t)bytes;
+  if (UNLIKELY(!list_empty(&peer->waiters))) wake_waiters(peer);
+}
+
 HOT_SHARED void peer_credit(peer *peer, uint32_t count, size_t bytes) {
   int64_t missing = peer->granted.calls - peer->window;
   int64_t missing_bytes = peer->granted.bytes - peer->window_bytes;
@@ -490,15 +496,12 @@ void peer_take_late(peer *peer, const uint8_t *data, size_t length) {
 }
 #endif
 
-/* The same of one that is simple. Nothing that it does can take the link down, so it brings back
- * what its call took, and no more than was granted. */
+/* The same of one that is simple. */
 HOT_INLINE bool quick_response(peer *peer, const frame *frame) {
   pending *found = pending_of(peer, frame->id);
   size_t bytes = found ? found->bytes : 0;
   if (UNLIKELY(!found || !client_answer_quick(found, frame))) return false;
-  peer->window++;
-  peer->window_bytes += (int64_t)bytes;
-  if (UNLIKELY(!list_empty(&peer->waiters))) wake_waiters(peer);
+  peer_answered(peer, bytes);
   return true;
 }
 

@@ -134,6 +134,9 @@ void peer_fail_call(peer *peer, pending *call, lp_status status, const char *tex
 void peer_set_end(peer *peer, lp_status status, const char *text);
 /* Credit has come back: as many waiting callers as it covers try again. */
 void peer_credit(peer *peer, uint32_t count, size_t bytes);
+/* The credit of a call of `bytes` that nothing could take the link down for since it was written,
+ * and so no more than was granted. */
+void peer_answered(peer *peer, size_t bytes);
 /* All who wait for credit look again. */
 void peer_wake(peer *peer);
 /* Memory was out for an answer or for credit: rather than have the other end wait for ever,

@@ -2,12 +2,17 @@
 #include "rpc/server_small.h"
 
 #include "base/hot.h"
+#include "rpc/near.h"
 #include "wire/codec_small.h"
 #include "wire/frame_small.h"
 
 /* As server_answer. False: nothing was done. */
 HOT_INLINE bool answer_small(lua_State *L, call *call, int first, int count) {
   peer *peer = call->peer;
+  if (near_answer(L, call, first, count)) {
+    call->failed = false;
+    return true;
+  }
   /* Looked at once for as many answers as go together. */
   if (!peer->written && link_queued(&peer->wire) > peer->rpc->max_answer_bytes) return false;
   buffer *out = peer_small_begin(peer, FRAME_SMALL_ROOM);

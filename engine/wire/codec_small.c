@@ -153,3 +153,46 @@ HOT_SHARED int codec_read_small(lua_State *L, lua_State *to, const uint8_t *data
   lua_pop(to, (int)count);
   return -1;
 }
+
+/* ---- copying ---------------------------------------------------------------- */
+
+static inline size_t copy_string(lua_State *L, int index, lua_State *to, const codec *rules) {
+  size_t length;
+  const char *bytes = lua_tolstring(L, index, &length);
+  if (UNLIKELY(!strings_push(rules->strings, NULL, to, bytes, length))) return 0;
+  return length + (length <= TOKEN_STR_SHORT ? 1 : 2); /* none that is kept is longer */
+}
+
+static size_t copy_number(lua_State *L, int index, lua_State *to) {
+  uint8_t scratch[TOKEN_SCALAR_MAX];
+  if (lua_isinteger(L, index))
+    lua_pushinteger(to, lua_tointeger(L, index));
+  else
+    lua_pushnumber(to, lua_tonumber(L, index));
+  return (size_t)(put_number(scratch, L, index) - scratch);
+}
+
+/* 0: no scalar. */
+static size_t copy_other(lua_State *L, int index, lua_State *to, int type) {
+  switch (type) {
+    case LUA_TNUMBER: return copy_number(L, index, to);
+    case LUA_TBOOLEAN: lua_pushboolean(to, lua_toboolean(L, index)); return 1;
+    case LUA_TNIL: lua_pushnil(to); return 1;
+    default: return 0;
+  }
+}
+
+HOT_SHARED size_t codec_copy_small(lua_State *L, int first, int count, lua_State *to,
+                                   const codec *rules) {
+  size_t bytes = 1, more;
+  if (count > CODEC_SMALL) return 0;
+  for (int i = 0; i < count; i++, bytes += more) {
+    int type = lua_type(L, first + i);
+    more = LIKELY(type == LUA_TSTRING) ? copy_string(L, first + i, to, rules)
+                                       : copy_other(L, first + i, to, type);
+    if (LIKELY(more)) continue;
+    lua_pop(to, i);
+    return 0;
+  }
+  return bytes;
+}

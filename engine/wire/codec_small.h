@@ -4,6 +4,7 @@
 #define LP_WIRE_CODEC_SMALL_H
 
 #include "wire/codec.h"
+#include "wire/strings.h"
 
 /* Both take for granted that limits.values is CODEC_SMALL at least and limits.decoded_bytes 1 MiB,
  * as every node has them (codec_default_limits), and do not look. */
@@ -20,5 +21,12 @@ uint8_t *codec_put_small(lua_State *L, int first, int count, const codec *codec,
  * Lua. With L NULL it makes nothing and raises nothing: what needs a new string is not read. */
 int codec_read_small(lua_State *L, lua_State *to, const uint8_t *data, size_t length,
                      const codec *codec, const uint8_t **rest);
+
+/* As one behind the other, without the bytes: pushes the values from `first` up on `to`, of another
+ * state of this thread, whose rules `codec` are. How many bytes the message would have had (of
+ * strings that are no text up to one more each), at most CODEC_COPY_MAX; 0: no small message, or of
+ * strings that are not kept there, and nothing was pushed. Never raises. */
+enum { CODEC_COPY_MAX = 1 + CODEC_SMALL * (STRINGS_LENGTH + 2) };
+size_t codec_copy_small(lua_State *L, int first, int count, lua_State *to, const codec *codec);
 
 #endif

@@ -182,6 +182,75 @@ static void test_it_reads_as_the_codec_does(void) {
   lua_close(L);
 }
 
+static bool same_value(lua_State *a, int i, lua_State *b, int k) {
+  int type = lua_type(a, i);
+  if (type != lua_type(b, k)) return false;
+  if (type == LUA_TSTRING) {
+    size_t length, other;
+    const char *bytes = lua_tolstring(a, i, &length);
+    return !memcmp(bytes, lua_tolstring(b, k, &other), length) && length == other;
+  }
+  if (type == LUA_TBOOLEAN) return lua_toboolean(a, i) == lua_toboolean(b, k);
+  if (type != LUA_TNUMBER) return type == LUA_TNIL;
+  if (lua_isinteger(a, i)) return lua_isinteger(b, k) && lua_tointeger(a, i) == lua_tointeger(b, k);
+  double x = lua_tonumber(a, i), y = lua_tonumber(b, k);
+  return !lua_isinteger(b, k) && !memcmp(&x, &y, sizeof x);
+}
+
+/* What L's values are in the state `to`, copied at once, without anything made there. With `kept`
+ * they are of the kind that can be, and their strings are kept in `to`. */
+static bool copies_the_same(lua_State *to, const codec *there, int count, bool all_kept) {
+  buffer out = {0};
+  bool well = codec_write(L, 1, count, "argument", &rules, &out, &why) == LP_OK;
+  requests_left = 0;
+  size_t bytes = codec_copy_small(L, 1, count, to, there);
+  requests_left = -1;
+  bool same = lua_gettop(to) == (bytes ? count : 0) && lua_gettop(L) == count;
+  for (int i = 1; bytes && i <= count; i++) same = same && same_value(L, i, to, i);
+  /* bytes that are no text have a head that may be longer by one */
+  if (bytes) same = same && well && bytes <= out.length && out.length - bytes <= (size_t)count;
+  if (bytes) same = same && bytes <= CODEC_COPY_MAX;
+  if (all_kept) same = same && bytes == out.length;
+  lua_settop(to, 0);
+  buffer_fini(&out);
+  return same;
+}
+
+static void test_it_copies_what_writing_and_reading_give(void) {
+  open_state();
+  strings kept_there = {0};
+  codec there = {.limits = codec_default_limits, .strings = &kept_there};
+  lua_State *to = lua_newstate(allocate, NULL);
+  codec_open(to);
+  lua_settop(to, 0);
+  for (int i = 0; i < 20000; i++) {
+    int count = (int)chance(18);
+    lua_settop(L, 0);
+    for (int k = 0; k < count; k++) push_any();
+    for (int k = 1; k <= count && chance(4); k++) { /* most strings come again */
+      size_t length;
+      if (lua_type(L, k) != LUA_TSTRING) continue;
+      const char *bytes = lua_tolstring(L, k, &length);
+      strings_push(&kept_there, to, to, bytes, length);
+      lua_settop(to, 0);
+    }
+    lua_settop(to, 0);
+    CHECK(copies_the_same(to, &there, count, false));
+  }
+  lua_settop(L, 0);
+  luaL_dostring(L,
+                "return 'a name', 'another name of all but forty characters', 42, 0.5, true, nil");
+  for (int k = 1; k <= 2; k++) {
+    for (int again = 0; again < 40; again++) {
+      strings_push(&kept_there, to, to, lua_tostring(L, k), strlen(lua_tostring(L, k)));
+      lua_settop(to, 0);
+    }
+  }
+  CHECK(copies_the_same(to, &there, 6, true));
+  lua_close(to);
+  lua_close(L);
+}
+
 /* How many of the strings are kept. */
 static int count_kept(const char *const *texts, int count) {
   int held = 0;
@@ -263,6 +332,7 @@ int main(void) {
   RUN(test_it_writes_what_most_calls_are);
   RUN(test_it_reads_as_the_codec_does);
   RUN(test_it_reads_what_is_kept_without_making_anything);
+  RUN(test_it_copies_what_writing_and_reading_give);
   RUN(test_strings_are_kept_that_come_again);
   RUN(test_any_string_is_itself);
   RUN(test_a_cache_without_memory_is_sound);
