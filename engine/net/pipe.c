@@ -5,6 +5,7 @@
 
 #include <stdatomic.h>
 
+#include "base/clock.h"
 #include "base/fault_point.h"
 #include "base/hot.h"
 #include "base/list.h"
@@ -19,6 +20,7 @@ enum {
 typedef struct parcel {
   message message;
   pipe_end *to;
+  int64_t given; /* when it was sent, at the latest */
   buffer bytes;
 } parcel;
 
@@ -33,6 +35,7 @@ struct pipe_end {
   parcel *filling; /* what pipe_out appends to */
   parcel *spare;   /* empty ones by message.next, their buffers allocated */
   int spares;
+  int64_t given;           /* of the parcel that arrives */
   message closing;         /* what pipe_free sends, so that closing needs no memory */
   atomic_size_t under_way; /* bytes sent from here that the other end has not taken up */
   bool crosses;            /* the other end is on another loop */
@@ -99,6 +102,7 @@ static void parcel_run(message *carried, void *loop) {
   pipe_end *end = arrived->to;
   pipe *shared = end->pipe;
   atomic_fetch_sub_explicit(&end->other->under_way, arrived->bytes.length, memory_order_relaxed);
+  end->given = arrived->given;
   if (atomic_load(&end->open) && arrived->bytes.length)
     end->events->on_data(end->owner, arrived->bytes.data, arrived->bytes.length);
   if (atomic_load(&end->open))
@@ -162,6 +166,7 @@ buffer *pipe_out(pipe_end *end) {
 /* False: the other end's loop is gone, and the parcel still the caller's. */
 static bool parcel_send(pipe_end *end, parcel *sent) {
   sent->to = end->other;
+  sent->given = clock_coarse() + CLOCK_COARSE_NS;
   atomic_fetch_add_explicit(&end->under_way, sent->bytes.length, memory_order_relaxed);
   atomic_fetch_add(&end->pipe->references, 1);
   if (mailbox_put(end->other->box, MAILBOX_MAIL, &sent->message)) {
@@ -259,6 +264,10 @@ HOT_SHARED void *pipe_near(const pipe_end *end) {
       !atomic_load_explicit(&other->open, memory_order_relaxed))
     return NULL;
   return other->owner;
+}
+
+int64_t pipe_given(const pipe_end *end) {
+  return end->given;
 }
 
 bool pipe_is_flushed(const pipe_end *end) {

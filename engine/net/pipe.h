@@ -7,6 +7,7 @@
 #define LP_NET_PIPE_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/buffer.h"
 #include "base/mailbox.h"
@@ -34,6 +35,9 @@ bool pipe_crosses(const pipe_end *end);
 /* Who uses the other end, if that is on this loop, open, and has been told of all that was flushed
  * here; else NULL. */
 void *pipe_near(const pipe_end *end);
+/* While on_data is told of something: when the other end gave it away, at the latest; it may have
+ * lain here since, and up to CLOCK_COARSE_NS have passed between the two. */
+int64_t pipe_given(const pipe_end *end);
 /* Has pipe_flush nothing to do? */
 bool pipe_is_flushed(const pipe_end *end);
 /* Bytes appended here that the other end's loop has not taken up yet. */

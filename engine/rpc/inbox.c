@@ -23,11 +23,11 @@ enum {
 typedef struct entry {
   peer *peer; /* a reference; NULL: dropped */
   int64_t arrived;
-  int64_t due;      /* when its caller's time is over; CLOCK_NEVER: never, or see `timed` */
+  int64_t time;     /* when the caller's is over; CLOCK_NEVER: never; with `timed` when it began */
   uint32_t session; /* of the peer when it came */
   uint32_t id;
   uint32_t method_length, body_length;
-  bool timed; /* the caller's time follows the body */
+  bool timed; /* how long it is follows the body */
 } entry;
 
 static inline entry *entry_at(const buffer *bytes, size_t at) {
@@ -61,7 +61,7 @@ static lp_status entry_open(const entry *entry, frame *out, int64_t *due, fault 
   entry_frame(entry, out);
   lp_status status = frame_take_time(out, fault);
   int64_t left = status == LP_OK ? hello_time(out) : CLOCK_NEVER;
-  *due = left == CLOCK_NEVER ? entry->due : entry->arrived + left;
+  *due = !entry->timed ? entry->time : left == CLOCK_NEVER ? left : entry->time + left;
   return status;
 }
 
@@ -110,7 +110,7 @@ HOT_SHARED bool inbox_put(lua_State *L, peer *peer, const frame *frame) {
   entry *made = entry_at(&inbox->bytes, inbox->bytes.length);
   *made = (entry){peer_ref(peer),
                   arrival(peer),
-                  CLOCK_NEVER,
+                  frame->timed ? peer_sent_at(peer) : CLOCK_NEVER,
                   peer->session,
                   frame->id,
                   (uint32_t)frame->method_length,
@@ -233,7 +233,7 @@ static inline bool read_due(const entry *entry, const uint8_t *at, const uint8_t
   if (!entry->timed || left < 2 || *at != 0x91 || token_read(at + 1, left - 1, &t) != TOKEN_READ ||
       t.kind != TOKEN_UNSIGNED || t.head != left - 1 || t.value > HELLO_MOST_US)
     return false;
-  *due = entry->arrived + (int64_t)t.value * 1000;
+  *due = entry->time + (int64_t)t.value * 1000;
   return true;
 }
 
@@ -297,7 +297,7 @@ HOT_INLINE call *record_of(task *task, const entry *first, meter *meter, call *o
 HOT_INLINE int begin_first(lua_State *L, task *task, rpc *rpc, entry *first, call *over) {
   inbox *inbox = &rpc->inbox;
   fault fault;
-  int64_t due = first->due;
+  int64_t due = first->time;
   const uint8_t *body = entry_body(first), *end = body + first->body_length, *rest;
   bool known = is_found(inbox, task, first);
   if (UNLIKELY(!known)) {

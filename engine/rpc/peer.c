@@ -292,6 +292,12 @@ void peer_grant(peer *peer, terms terms) {
   wake_waiters(peer);
 }
 
+int64_t peer_sent_at(peer *peer) {
+  if (peer->sent_at) return peer->sent_at;
+  int64_t now = clock_now(), given = peer->wire.pipe ? pipe_given(peer->wire.pipe) : now;
+  return peer->sent_at = given < now ? given : now;
+}
+
 static void on_response(lua_State *L, peer *peer, const frame *frame) {
   pending *found = pending_of(peer, frame->id);
   size_t bytes = pending_credit(peer, found);
@@ -488,6 +494,7 @@ static int take_late(lua_State *L) {
 
 void peer_take_late(peer *peer, const uint8_t *data, size_t length) {
   arrival arrival = {.peer = peer, .data = data, .length = length};
+  peer->sent_at = clock_now();
   if (!node_enter(peer->rpc->node, take_late, &arrival, &arrival.fault)) {
     arrival.status = arrival.fault.status;
     client_lose(peer->rpc, NULL);
@@ -550,13 +557,17 @@ static void peer_receive(peer *peer, const uint8_t *data, size_t length, bool st
   arrival.status = LP_OK;
   peer->served.bytes += length;
   peer->active_at = peer->rpc->node->loop->now;
+  peer->sent_at = 0;
   take_quick(&arrival);
   if (stored || arrival.length) take_rest(&arrival);
   peer_unref(peer);
 }
 
 static void on_data(void *owner, const uint8_t *data, size_t length) {
-  loop_came(((peer *)owner)->rpc->node->loop);
+  const peer *peer = owner;
+  loop *loop = peer->rpc->node->loop;
+  loop_came(loop);
+  if (peer->wire.pipe && clock_coarse() > pipe_given(peer->wire.pipe)) loop->behind = true;
   peer_receive(owner, data, length, false);
 }
 

@@ -66,6 +66,7 @@ struct peer {
   link_meter made;   /* calls from here to there */
   link_meter served; /* and from there to here */
   int64_t active_at; /* when something came from there last */
+  int64_t sent_at;   /* and when that was sent, see peer_sent_at; 0: nobody asked yet */
   uint32_t handling; /* calls from there that are held or handled here */
   uint32_t late;     /* calls given up that have not been answered yet */
   size_t late_bytes; /* of those */
@@ -137,6 +138,9 @@ void peer_credit(peer *peer, uint32_t count, size_t bytes);
 /* The credit of a call of `bytes` that nothing could take the link down for since it was written,
  * and so no more than was granted. */
 void peer_answered(peer *peer, size_t bytes);
+/* When the request or notification that came was sent, or a little later: its time counts from
+ * then. Over a socket that is when it was read. */
+int64_t peer_sent_at(peer *peer);
 /* All who wait for credit look again. */
 void peer_wake(peer *peer);
 /* Memory was out for an answer or for credit: rather than have the other end wait for ever,

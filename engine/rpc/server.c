@@ -461,7 +461,7 @@ static void admit(lua_State *L, peer *peer, const frame *frame, int64_t due) {
 void server_request(lua_State *L, peer *peer, const frame *frame) {
   rpc *rpc = peer->rpc;
   int64_t left = hello_time(frame);
-  int64_t due = left == CLOCK_NEVER ? left : rpc->node->loop->now + left;
+  int64_t due = left == CLOCK_NEVER ? left : peer_sent_at(peer) + left;
   if (control_wants(peer, frame)) {
     dispatch(L, peer, frame, due);
     return;

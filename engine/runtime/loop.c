@@ -163,8 +163,9 @@ static void loop_flush(loop *loop) {
 
 /* Mail, tasks and what they send, again and again while there is any: calls between nodes
  * of one loop never leave this function. Mail is taken piece by piece, so that
- * what came first is under way to where it is waited for before all has been looked at. Ends with
- * the turn's budget. */
+ * what came first is under way to where it is waited for before all has been looked at. After
+ * something that took long all of it is taken: the later of it may tell that the earlier is not
+ * wanted any more. Ends with the turn's budget. */
 static void loop_work(loop *loop) {
   int total = 0;
   int64_t until = loop->now + LOOP_TURN_NS;
@@ -172,6 +173,8 @@ static void loop_work(loop *loop) {
   do {
     mailbox_run(loop->box, MAILBOX_CONTROL, loop);
     mailbox_run_next(loop->box, loop);
+    if (loop->behind) mailbox_run(loop->box, MAILBOX_MAIL, loop);
+    loop->behind = false;
     total += 1 + loop_run_ready(loop);
     if (loop->looked >= until) break;
     if (atomic_load_explicit(&loop->interrupt, memory_order_relaxed)) break;

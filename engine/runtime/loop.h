@@ -62,6 +62,7 @@ typedef struct loop {
   bool until_empty;   /* turned only while it has nodes: the last one's turn must not wait */
   bool lazy;          /* a host's: a turn that does not wait looks at no descriptors but sockets */
   bool awake;         /* what its owner waits for may have come: this turn must not wait */
+  bool behind;        /* its mail has waited long: all of it is looked at before anything runs */
   message quitting;   /* what loop_quit sends */
   int64_t looked;     /* clock_now of the last look at the clock, some 32 resumes or calls ago */
   int since_look;     /* resumes since, and calls that one resume went on with, */

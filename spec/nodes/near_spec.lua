@@ -90,6 +90,12 @@ function Driver:together(calls)
   return outcomes
 end
 
+--- A call some time from now, which is answered in time.
+function Driver:hurried(after, timeout, argument)
+  lp.sleep(after)
+  return lp.with(self.server, {timeout = timeout}):echo(argument)
+end
+
 --- A task whose call is waiting in the server's inbox is cancelled.
 function Driver:give_up()
   local computing = lp.spawn(self.server.compute, self.server, 0.1)
@@ -168,6 +174,17 @@ local function check(title, launch_type, loop)
                     outcomes)
         local begun = table.concat(server:order(), " ")
         assert.equal("early any time", begun)
+      end)
+    end)
+
+    it("begin in time however long the node was busy before", function()
+      drive(function(driver, server)
+        driver:count(2000, "quick ones, so that the loop seldom looks at its clock")
+        local computing = server.futures:compute(0.3)
+        local simple, wide = driver.futures:hurried(0.25, 0.2, 1), driver.futures:hurried(0.25, 0.2, {1})
+        assert.equal(1, simple:result())
+        assert.same({1}, wide:result())
+        computing:result()
       end)
     end)
 
