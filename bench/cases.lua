@@ -6,6 +6,7 @@
 -- asks for more), `again` (another figure of the run before, if that was of the same command).
 -- @module cases
 
+local lp = require "lp"
 local machine = require "machine"
 
 local cases = {}
@@ -68,13 +69,25 @@ local function pipelined(tools, place, cores, limit, ...)
                         table.unpack(flags))}
 end
 
---- Two nodes with handlers of 3 us on two threads, beside the same on one.
+--- Steps of a loop in Lua that take so many microseconds here.
+local function steps_of(microseconds)
+  local best = math.huge
+  for _ = 1, 200 do
+    local start, sum = lp.now(), 0
+    for i = 1, 20000 do sum = sum + i end
+    best = math.min(best, lp.now() - start)
+  end
+  return math.ceil(20000 * microseconds * 1e-6 / best)
+end
+
+--- Two nodes with handlers of 3 us on two threads, beside the same on one. Both runs are told how
+-- much a handler does: each finding it out for itself, they would compare different work.
 local function mutual(tools, cores)
-  local calls = scaled(tools, 60000)
+  local calls, steps = scaled(tools, 200000), steps_of(3)
   return {work = "two nodes calling each other, 3 us handlers, beside one loop", rate = true,
           least = true, limit = 1.7, step = 2,
-          floor = lp_run(tools, cores, "local_mt", "mutual", "--calls", calls, "--one_loop"),
-          ours = lp_run(tools, cores, "local_mt", "mutual", "--calls", calls)}
+          floor = lp_run(tools, cores, "local_mt", "mutual", "--calls", calls, "--steps", steps, "--one_loop"),
+          ours = lp_run(tools, cores, "local_mt", "mutual", "--calls", calls, "--steps", steps)}
 end
 
 --- What spinning costs where there is one core for both: beside the same without.

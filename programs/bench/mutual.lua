@@ -11,7 +11,7 @@ local lp = require "lp"
 local flags = lp.flags{
   calls = {100000, "Calls to time, of both nodes together."},
   window = {32, "Calls each node has under way."},
-  handler = {3.0, "Microseconds a handler computes."},
+  steps = {800, "Steps of a loop that a handler computes."},
   one_loop = {false, "Both nodes share one loop."},
   timeout = {0.0, "Each call's time-out in seconds; 0: none."},
 }
@@ -22,25 +22,21 @@ local function compute(steps)
   return sum
 end
 
---- Steps that take so many microseconds here; the fastest of several tries.
-local function steps_of(microseconds)
-  local best = math.huge
-  for _ = 1, 20 do
-    local start = lp.now()
-    compute(20000)
-    best = math.min(best, lp.now() - start)
-  end
-  return math.max(1, math.floor(20000 * microseconds * 1e-6 / best))
-end
-
 local Half = {}
 Half.__index = Half
 
 function Half.new(other, options)
-  return setmetatable({other = other, steps = steps_of(options.handler), options = options}, Half)
+  return setmetatable({other = other, options = options}, Half)
 end
 
-function Half:work() return compute(self.steps) end
+function Half:work() return compute(self.options.steps) end
+
+--- Microseconds that a handler takes.
+function Half:takes()
+  local start = lp.now()
+  for _ = 1, 1000 do self:work() end
+  return (lp.now() - start) * 1e3
+end
 
 --- Calls the other node `count` times, `window` at once; returns when all is answered.
 function Half:go(count)
@@ -64,10 +60,10 @@ local function timer(halves, options)
   local start = lp.now()
   both(options.calls)
   local each = (lp.now() - start) / options.calls
-  print(('{"bench":"mutual","one_loop":%s,"calls":%d,"window":%d,"handler_us":%g,' ..
+  print(('{"bench":"mutual","one_loop":%s,"calls":%d,"window":%d,"handler_us":%.2f,' ..
          '"ns_per_op":%.1f,"ops_per_s":%.0f}')
-        :format(options.one_loop, options.calls, options.window, options.handler, each * 1e9,
-                1 / each))
+        :format(options.one_loop, options.calls, options.window, halves[1]:takes(),
+                each * 1e9, 1 / each))
   lp.stop()
 end
 
