@@ -76,6 +76,12 @@ static int core_serve(lua_State *L) {
   return 0;
 }
 
+/* serve_nobody(): calls are refused from now on. */
+static int core_serve_nobody(lua_State *L) {
+  server_close(L, rpc_of(L));
+  return 0;
+}
+
 /* keep_instance(instance, constructor): what the node has made, and of what, for those who inspect
  * or renew it, where it is not served. */
 static int core_keep_instance(lua_State *L) {
@@ -301,6 +307,7 @@ static const luaL_Reg core_functions[] = {
     {"stopping", core_stopping},
     {"context", core_context},
     {"serve", core_serve},
+    {"serve_nobody", core_serve_nobody},
     {"serve_native", core_serve_native},
     {"bounded", core_bounded},
     {"instructions", core_instructions},

@@ -53,6 +53,7 @@ typedef struct rpc {
   list peers;                         /* by peer.link */
   hash by_target;                     /* those with a target, by peer.by_target */
   bool serving;                       /* requests are dispatched; before that they are held */
+  bool closed;                        /* it serves nobody: requests are refused */
   const void *standard[RPC_STANDARD]; /* the same of tables whose functions are no methods */
   int instance, expose, constructor;  /* registry references; LUA_NOREF: none */
   const void *constructor_address;    /* lua_topointer of it, or NULL */

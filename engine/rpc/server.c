@@ -442,10 +442,18 @@ static void refuse_bare(lua_State *L, peer *peer, const frame *frame) {
   refuse_beyond(L, peer, frame, BOUND_BARE, text);
 }
 
+static void refuse_closed(lua_State *L, peer *peer, const frame *frame) {
+  char text[FAULT_TEXT];
+  snprintf(text, sizeof text, "node %s has no methods that others can call", peer->rpc->node->name);
+  refuse(L, peer, frame, LP_NOT_FOUND, text);
+}
+
 /* Dispatches a request, or keeps it, or refuses it because too many are kept. */
 static void admit(lua_State *L, peer *peer, const frame *frame, int64_t due) {
   rpc *rpc = peer->rpc;
-  if (peer->foreign && peer->handling >= rpc->terms.calls) {
+  if (rpc->closed) {
+    refuse_closed(L, peer, frame);
+  } else if (peer->foreign && peer->handling >= rpc->terms.calls) {
     refuse_bare(L, peer, frame);
   } else if (rpc->serving && ((has_room(rpc) && !rpc->held) || has_priority(L, rpc, frame))) {
     dispatch(L, peer, frame, due);
@@ -496,6 +504,16 @@ void server_continue(lua_State *L, rpc *rpc) {
   while (rpc->serving && rpc->held && has_room(rpc)) {
     dispatch_held(L, rpc->held);
     held_remove(rpc, &rpc->held); /* only now: dispatch may raise */
+  }
+}
+
+void server_close(lua_State *L, rpc *rpc) {
+  rpc->closed = true;
+  while (rpc->held) {
+    const held *first = rpc->held;
+    if (first->session == first->peer->session || first->frame.kind != FRAME_REQUEST)
+      refuse_closed(L, first->peer, &first->frame);
+    held_remove(rpc, &rpc->held);
   }
 }
 

@@ -59,6 +59,9 @@ void server_orphan(peer *peer);
 void server_forget(rpc *rpc);
 /* The node serves from now on; what was held back begins. In a protected call or task. */
 void server_open(lua_State *L, rpc *rpc);
+/* The node never serves: what was held back is refused, and what comes. In a protected call or
+ * task. */
+void server_close(lua_State *L, rpc *rpc);
 /* Calls may begin again (limits changed, a handler ended). In a protected call or task. */
 void server_continue(lua_State *L, rpc *rpc);
 /* The call the running task handles, or NULL. */

@@ -138,6 +138,7 @@ function runtime.boot(bytes)
   -- Loaded by the first call to another process; most nodes make none.
   core.connector(function(...) return require "lp.connector"(...) end)
   core.on_stop(lifecycle.stopped)
+  if not spec.serves then core.serve_nobody() end -- who asks by name would wait for ever
   local values = unpack_bundle(spec)
   local args = table.pack(table.unpack(values, 2, values.n))
   if spec.kind == "HostNode" then return run_native(spec) end

@@ -390,6 +390,24 @@ support.each(describe, "what a node exposes", function(place)
   end)
 end)
 
+support.each(describe, "calls of a node that cannot be called", function(place)
+  for _, kind in ipairs {"LuaNode", "LuaClassNode"} do
+    it("are refused and not kept for ever: " .. kind, function()
+      place(function(program)
+        local function wait() lp.wait_for_stop() end
+        local ctor = kind == "LuaNode" and wait or function() return {run = wait} end
+        return (program:add_node(lp[kind](ctor), "other"))
+      end, function(other)
+        for _, name in ipairs {"run", "anything"} do
+          local err = raised(lp.call, lp.with(other, {timeout = 5}), name)
+          assert.equal("not_found", err.code)
+          contains("node other/0 has no methods that others can call", err)
+        end
+      end)
+    end)
+  end
+end)
+
 support.each(describe, "a client", function(place)
   it("tells its address and its state", function()
     serve(place, Server, function(server)
