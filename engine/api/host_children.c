@@ -110,17 +110,18 @@ static lp_status start_child(hosted_child *made, spawn_request *request, int out
   return made->child ? LP_OK : fault->status;
 }
 
-/* spawn(file, argv, envp, prefix, hue, working folder or nil, key or nil) -> pid. Its output is
- * printed behind the prefix, or goes where that of `key` goes. */
+/* spawn(file, argv, envp, prefix, hue, working folder or nil, key or nil, is it ours) -> pid. Its
+ * output is printed behind the prefix, or goes where that of `key` goes. */
 static int host_spawn(lua_State *L) {
   host *host = host_of(L);
-  lua_settop(L, 7); /* string_array pushes */
+  lua_settop(L, 8); /* string_array pushes */
   const char *prefix = luaL_checkstring(L, 4);
   int hue = (int)luaL_checkinteger(L, 5), out[2];
   spawn_request request = {.file = luaL_checkstring(L, 1),
                            .argv = string_array(L, 2),
                            .envp = string_array(L, 3),
-                           .folder = luaL_optstring(L, 6, NULL)};
+                           .folder = luaL_optstring(L, 6, NULL),
+                           .deaf = lua_toboolean(L, 8)};
   const divert *aside = lua_isnoneornil(L, 7) ? NULL : host_divert(host, luaL_checkstring(L, 7));
   fault fault;
   hosted_child *made = mem_new(sizeof *made);

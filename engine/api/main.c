@@ -21,6 +21,7 @@
 #include "process/descendants.h"
 #include "process/guard.h"
 #include "process/limits.h"
+#include "process/spawn.h"
 #include "runtime/interrupt.h"
 
 /* The command's own, not the library's: its words, and the status it will exit with. */
@@ -247,8 +248,11 @@ int main(int argc, char **argv) {
     fprintf(stderr, "lp: cannot make a pipe: %s\n", strerror(errno));
     return 1;
   }
-  if (argc == 2 && strcmp(argv[1], "--node") == 0) return run_node_process();
-  if (argc == 4 && strcmp(argv[1], "--guard") == 0) return guard_main(argv[2], argv[3]);
+  bool is_node = argc == 2 && strcmp(argv[1], "--node") == 0;
+  bool is_guard = argc == 4 && strcmp(argv[1], "--guard") == 0;
+  if (is_node || is_guard) spawn_listen();
+  if (is_node) return run_node_process();
+  if (is_guard) return guard_main(argv[2], argv[3]);
   guard_prepare();
   descendants_adopt();
   return run_command();

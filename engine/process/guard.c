@@ -35,7 +35,8 @@ void guard_start(guard *guard) {
   snprintf(pid, sizeof pid, "%ld", (long)getpid());
   snprintf(group, sizeof group, "%ld", (long)getpgrp());
   int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC); /* a reader of ours must not wait for it */
-  spawn_request request = {.file = file, .argv = words, .stdout_fd = nowhere, .stderr_fd = nowhere};
+  spawn_request request = {
+      .file = file, .argv = words, .stdout_fd = nowhere, .stderr_fd = nowhere, .deaf = true};
   if (nowhere < 0) return;
   pid_t started = 0;
   awaited_begin();

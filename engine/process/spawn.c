@@ -22,12 +22,22 @@ typedef struct spawn_plan {
   int held[2];
 } spawn_plan;
 
-static int set_attributes(posix_spawnattr_t *attributes) {
-  sigset_t none, all;
-  sigemptyset(&none);
+/* What is sent to whole groups, to end them. */
+static void group_signals(sigset_t *signals) {
+  sigemptyset(signals);
+  sigaddset(signals, SIGINT);
+  sigaddset(signals, SIGTERM);
+  sigaddset(signals, SIGHUP);
+  sigaddset(signals, SIGQUIT);
+}
+
+static int set_attributes(posix_spawnattr_t *attributes, bool deaf) {
+  sigset_t mask, all;
+  sigemptyset(&mask);
+  if (deaf) group_signals(&mask);
   sigfillset(&all);
   posix_spawnattr_setpgroup(attributes, 0);
-  posix_spawnattr_setsigmask(attributes, &none);
+  posix_spawnattr_setsigmask(attributes, &mask);
   posix_spawnattr_setsigdefault(attributes, &all);
   return posix_spawnattr_setflags(
       attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
@@ -73,7 +83,7 @@ static int plan_init(spawn_plan *plan, const spawn_request *request) {
     posix_spawnattr_destroy(&plan->attributes);
     return error;
   }
-  error = set_attributes(&plan->attributes);
+  error = set_attributes(&plan->attributes, request->deaf);
   return error ? error : add_actions(plan, request);
 }
 
@@ -127,4 +137,16 @@ lp_status spawn_process(const spawn_request *request, pid_t *pid, fault *why) {
   lp_status status = error ? spawn_fault(request, error, why) : LP_OK;
   plan_fini(&plan);
   return status;
+}
+
+void spawn_listen(void) {
+  sigset_t signals;
+  group_signals(&signals);
+  for (int number = 1; number < NSIG; number++) {
+    if (sigismember(&signals, number) != 1) continue;
+    struct sigaction before, ignore = {.sa_handler = SIG_IGN};
+    sigaction(number, &ignore, &before); /* drops one that waits */
+    sigaction(number, &before, NULL);
+  }
+  pthread_sigmask(SIG_UNBLOCK, &signals, NULL);
 }

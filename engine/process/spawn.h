@@ -6,6 +6,7 @@
 #ifndef LP_PROCESS_SPAWN_H
 #define LP_PROCESS_SPAWN_H
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 #include "base/status.h"
@@ -17,12 +18,16 @@ typedef struct spawn_request {
   char *const *envp;        /* NULL-terminated; NULL: ours */
   const char *folder;       /* working folder; NULL: ours */
   int stdout_fd, stderr_fd; /* duplicated to 1 and 2; -1: ours. Standard input is /dev/null */
+  bool deaf;                /* it is ours, and begins with spawn_listen */
 } spawn_request;
 
 /* Starts the program in a process group of its own (never a new session), with an empty
  * signal mask, default signal dispositions and no descriptor from 3 up (io.open sets no
  * CLOEXEC, so these are closed in the child, not merely marked). */
 lp_status spawn_process(const spawn_request *request, pid_t *pid, fault *fault);
+/* In a child that was started `deaf`: a Ctrl-C, or another end of our whole group, that came before
+ * the child had left that group was not meant for it. It is forgotten; those to come are not. */
+void spawn_listen(void);
 
 typedef struct child child;
 /* How a child ended: `signal` 0 and an exit `status`, or a signal. Called once; may free

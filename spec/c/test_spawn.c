@@ -189,6 +189,33 @@ static void the_child_has_default_signals_and_its_own_group(void) {
   CHECK(strcmp(text, wanted) == 0);
 }
 
+/* What reaches the whole group before the child has left it must not end the child. */
+static void a_deaf_child_forgets_what_came_before_it_listens(void) {
+  char text[256];
+  char *argv[] = {"grep", "-hE", "^SigBlk", "/proc/self/status", NULL};
+  spawn_request request = {.file = "grep", .argv = argv, .stderr_fd = -1, .deaf = true};
+  run(&request, text, sizeof text);
+  unsigned long long blocked = 0, wanted = 0;
+  static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+  sigset_t mask, before;
+  sigemptyset(&mask);
+  for (int i = 0; i < 4; i++) {
+    wanted |= 1ULL << (numbers[i] - 1);
+    sigaddset(&mask, numbers[i]);
+  }
+  CHECK(sscanf(text, "SigBlk: %llx", &blocked) == 1 && blocked == wanted);
+  pthread_sigmask(SIG_BLOCK, &mask, &before);
+  for (int i = 0; i < 4; i++) raise(numbers[i]); /* they wait; each of them would end us */
+  spawn_listen();
+  pthread_sigmask(SIG_SETMASK, NULL, &mask);
+  for (int i = 0; i < 4; i++) {
+    struct sigaction action;
+    CHECK(!sigismember(&mask, numbers[i]));
+    CHECK(sigaction(numbers[i], NULL, &action) == 0 && action.sa_handler == SIG_DFL);
+  }
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
 /* Standard streams that are closed or exchanged in the parent reach the child right. */
 static void streams_may_be_swapped(void) {
   int out[2], err[2];
@@ -401,6 +428,7 @@ int main(void) {
   RUN(gives_folder_environment_and_empty_input);
   RUN(the_child_has_three_descriptors);
   RUN(the_child_has_default_signals_and_its_own_group);
+  RUN(a_deaf_child_forgets_what_came_before_it_listens);
   RUN(streams_may_be_swapped);
   RUN(streams_may_be_one_pipe);
   RUN(a_closed_stream_becomes_dev_null);

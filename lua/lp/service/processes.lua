@@ -57,7 +57,7 @@ local function launch(home)
   end
   local ok, pid = pcall(host.spawn, command, {command, "--node"},
                         environment(home.run, env, self.token), ("[%s] "):format(home.name),
-                        home.hue or 0, options.folder, home.run.id .. "/" .. home.name)
+                        home.hue or 0, options.folder, home.run.id .. "/" .. home.name, true)
   if not ok then
     self:clear()
     error(rawget(pid, "message"), 0)
