@@ -150,6 +150,15 @@ support.placements(describe, "a program", function(launch_type)
     command:finish():expect(124, "stubborn/0", "closed")
   end)
 
+  it("ends with 124 when a node swallows its cancellation, each time", function()
+    local commands = {}
+    for i = 1, 8 do
+      commands[i] = start({{"deaf", "lp.LuaNode(function() while true do pcall(lp.sleep, 60) end end)"},
+                           {"stopper", "lp.LuaNode(function() lp.stop() end)"}}, {"--notice", "0.05"})
+    end
+    for _, command in ipairs(commands) do command:finish():expect(124, "deaf/0") end
+  end)
+
   interrupts("stops by itself with a stubborn node beside others that go on", function()
     run(script {STUBBORN, {"other", "lp.LuaNode(function() lp.sleep(0.1) print 'went on' lp.stop() end)"}},
         {"--notice", "0.1"}):expect(124, "went on", "stubborn/0", "closed")

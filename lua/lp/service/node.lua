@@ -195,6 +195,7 @@ function Node:gone(status, text)
   local run = self.run
   if self.unit then self.unit:member_gone(status == 0) end
   self.placement.gone(self)
+  run:note_late(self)
   run:node_gone()
   if run.failure then run:stop() end
 end

@@ -49,6 +49,14 @@ function Run:wait_ended(deadline)
   return true
 end
 
+--- A node that has ended. A task that swallows its cancellation is closed by its own node after the
+-- same second as here, before the order to kill it comes or behind it: it was killed in either case.
+function Run:note_late(node)
+  if not self.overdue or node.was_killed or core.now() < self.overdue then return end
+  node.was_killed = true
+  table.insert(self.killed, node.name)
+end
+
 function Run:living()
   local list = {}
   for _, node in ipairs(self.nodes) do

@@ -47,8 +47,9 @@ return function(run)
   if not run.at_once and run.notice > 0 then
     report.warning(("nodes that did not stop within %g s: %s")
                    :format(run.notice, names_of(run:living())))
+    run.overdue = core.now() + GRACE -- for those that a node closes itself, see Run:note_late
     each_living(run, "cancel")
-    if run:wait_ended(core.now() + GRACE) then return end
+    if run:wait_ended(run.overdue) then return end
   end
   kill_rest(run, "it was killed: it did not stop in time")
 end
