@@ -258,12 +258,14 @@ bool pipe_crosses(const pipe_end *end) {
   return end->crosses;
 }
 
-HOT_SHARED void *pipe_near(const pipe_end *end) {
+HOT_SHARED void *pipe_owner_here(const pipe_end *end) {
   const pipe_end *other = end->other;
-  if (end->crosses || atomic_load_explicit(&end->under_way, memory_order_relaxed) ||
-      !atomic_load_explicit(&other->open, memory_order_relaxed))
-    return NULL;
+  if (end->crosses || !atomic_load_explicit(&other->open, memory_order_relaxed)) return NULL;
   return other->owner;
+}
+
+HOT_SHARED void *pipe_near(const pipe_end *end) {
+  return atomic_load_explicit(&end->under_way, memory_order_relaxed) ? NULL : pipe_owner_here(end);
 }
 
 int64_t pipe_given(const pipe_end *end) {

@@ -32,8 +32,9 @@ bool pipe_hand_over(pipe_end *end);
 const uint8_t *pipe_unsent(const pipe_end *end, size_t *length);
 /* Is the other end on another loop? */
 bool pipe_crosses(const pipe_end *end);
-/* Who uses the other end, if that is on this loop, open, and has been told of all that was flushed
- * here; else NULL. */
+/* Who uses the other end, if that is on this loop and open; else NULL. */
+void *pipe_owner_here(const pipe_end *end);
+/* The same, if it has been told of all that was flushed here. */
 void *pipe_near(const pipe_end *end);
 /* While on_data is told of something: when the other end gave it away, at the latest; it may have
  * lain here since, and up to CLOCK_COARSE_NS have passed between the two. */

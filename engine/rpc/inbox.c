@@ -449,15 +449,16 @@ void inbox_failed(rpc *rpc) {
 
 /* ---- leaving ----------------------------------------------------------------- */
 
-void inbox_drop(peer *peer, const uint32_t *id) {
+bool inbox_drop(peer *peer, const uint32_t *id) {
   inbox *inbox = &peer->rpc->inbox;
   for (size_t at = inbox->at; inbox->count && at < inbox->bytes.length;) {
     entry *each = entry_at(&inbox->bytes, at);
     at += entry_size(each);
     if (each->peer != peer || each->session != peer->session || (id && each->id != *id)) continue;
     drop_entry(inbox, each, LP_CANCELLED, id ? "the caller gave up" : "the caller is gone");
-    if (id) return;
+    if (id) return true;
   }
+  return false;
 }
 
 void inbox_forget(rpc *rpc) {

@@ -38,8 +38,8 @@ void inbox_go_on(node *node);
 void inbox_lost(rpc *rpc, const task *task);
 /* A task had no memory for the first, which had not become a call yet. */
 void inbox_failed(rpc *rpc);
-/* Drops the requests of `peer` (of this id, unless NULL): they never begin. */
-void inbox_drop(peer *peer, const uint32_t *id);
+/* Drops the requests of `peer` (of this id, unless NULL), which never begin. True: it was there. */
+bool inbox_drop(peer *peer, const uint32_t *id);
 /* Drops all; their callers are told that the node has ended. */
 void inbox_forget(rpc *rpc);
 /* Calls `fn` with each; `due`: when its caller's time is over, or CLOCK_NEVER. */

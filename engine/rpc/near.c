@@ -59,3 +59,9 @@ HOT_SHARED bool near_answer(lua_State *L, const call *call, int first, int count
   peer_answered(there, credit);
   return true;
 }
+
+/* By an interrupt it may be given up while Lua runs in the node called. */
+bool near_cancel(const peer *peer, uint32_t id) {
+  struct peer *there = peer->wire.pipe ? pipe_owner_here(peer->wire.pipe) : NULL;
+  return there && there->rpc->node->entered == 0 && inbox_drop(there, &id);
+}

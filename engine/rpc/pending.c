@@ -9,6 +9,7 @@
 #include "rpc/client.h"
 #include "rpc/connecting.h"
 #include "rpc/hello.h"
+#include "rpc/near.h"
 
 enum { FIRST_SLOTS = 8 };
 
@@ -74,7 +75,7 @@ void pending_give_up(pending *pending) {
   peer *peer = pending->peer;
   meter_end(&peer->made, &pending->watch, true);
   if (connecting_drop(peer, pending)) return;
-  hello_cancel(peer, pending->id);
+  if (!near_cancel(peer, pending->id)) hello_cancel(peer, pending->id);
   peer->late++;
   peer->late_bytes += pending->bytes;
 }
