@@ -30,8 +30,8 @@ void client_answer(lua_State *L, pending *pending, const frame *frame);
 /* The same without a protected call, for a task that waits for a few values of which nothing has to
  * be made. False: nothing was done. */
 bool client_answer_quick(pending *pending, const frame *frame);
-/* The same in time and with the `count` values from `first` up of another node of this loop. How
- * many bytes a message of them has; 0: nothing was done. */
+/* The same of an answer that is known to come in time, with the `count` values from `first` up of
+ * L, a node's of this loop. How many bytes a message of them has; 0: nothing was done. */
 size_t client_answer_near(pending *pending, lua_State *L, int first, int count);
 /* The call cannot be answered any more. As client_answer. */
 void client_fail(lua_State *L, pending *pending, lp_status status, const char *text);

@@ -70,8 +70,8 @@ static void answer_end(lua_State *L, pending *pending, bool ok, int count) {
 
 /* An answer that comes behind its deadline is late, also when no timer has said so yet. */
 HOT_INLINE bool is_late(const pending *pending) {
-  const timer *timer = pending->task ? &pending->task->timer : &pending->timer;
-  return timer_running(timer) && clock_passed(timer->due);
+  int64_t due = pending_due(pending);
+  return due != CLOCK_NEVER && clock_passed(due);
 }
 
 /* The same error as if its timer had come first: a task that waits raises its own. */

@@ -237,8 +237,8 @@ static inline bool read_due(const entry *entry, const uint8_t *at, const uint8_t
   return true;
 }
 
-/* Arguments that are more than a few scalars: unpack functions may run, and what they do may move
- * the inbox, hence the copy. How many were pushed; -1: they cannot be read. */
+/* Arguments that are more than a few scalars: unpack functions may run, for long, and what they do
+ * may move the inbox, hence the copy. How many were pushed; -1: they cannot be read. */
 ASIDE static int read_wide(lua_State *L, rpc *rpc, const entry *entry, int64_t *due, fault *fault) {
   int count, copy = lua_gettop(L) + 1;
   frame frame;
@@ -248,6 +248,7 @@ ASIDE static int read_wide(lua_State *L, rpc *rpc, const entry *entry, int64_t *
   if (codec_read(L, (const uint8_t *)body, frame.body_length, &rpc->codec, &count, fault) != LP_OK)
     return -1;
   lua_remove(L, copy);
+  rpc->inbox.moment = 0;
   return count;
 }
 
@@ -355,7 +356,6 @@ static int call_returned(lua_State *L, int status, lua_KContext context);
 HOT_INLINE int after_call(lua_State *L, rpc *rpc, int base) {
   task *task = rpc->node->current;
   int top;
-  rpc->inbox.moment = 0;
   while (LIKELY(server_small_done(L, task, base + 1, (top = lua_gettop(L)) - base))) {
     call *over = task->context;
     if (UNLIKELY(!may_go_on(rpc->node))) {
@@ -367,7 +367,6 @@ HOT_INLINE int after_call(lua_State *L, rpc *rpc, int base) {
     int arguments = begin_next(L, task, rpc, base, over);
     if (UNLIKELY(arguments < 0)) return 0;
     lua_callk(L, arguments, LUA_MULTRET, base, call_returned);
-    rpc->inbox.moment = 0;
   }
   return top - base;
 }
@@ -380,7 +379,6 @@ static int call_returned(lua_State *L, int status, lua_KContext base) {
   task *task = rpc->node->current;
   int count = lua_gettop(L) - (int)base;
   rpc->inbox.owner = NULL;
-  rpc->inbox.moment = 0;
   if (!server_small_done(L, task, (int)base + 1, count)) return count;
   server_left(task->context, false);
   return 0;

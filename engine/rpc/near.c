@@ -49,9 +49,10 @@ HOT_SHARED bool near_request(lua_State *L, peer *peer, pending *call, const outg
 
 HOT_SHARED bool near_answer(lua_State *L, const call *call, int first, int count) {
   peer *here = call->peer, *there = near_peer(here);
-  if (!there || clock_passed_in(&here->rpc->inbox.moment, server_due(call))) return false;
-  pending *waits = pending_of(there, call->id);
-  if (UNLIKELY(!waits)) return false;
+  pending *waits = there ? pending_of(there, call->id) : NULL;
+  /* The caller's own time: if the request came by frame, it may be over before the handler's is. */
+  if (UNLIKELY(!waits || clock_passed_in(&here->rpc->inbox.moment, pending_due(waits))))
+    return false;
   size_t credit = waits->bytes;
   size_t bytes = client_answer_near(waits, L, first, count);
   if (UNLIKELY(!bytes)) return false;

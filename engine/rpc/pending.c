@@ -66,11 +66,6 @@ HOT_SHARED pending *pending_new(peer *peer) {
   return made;
 }
 
-int64_t pending_due(const pending *pending) {
-  const timer *timer = pending->task ? &pending->task->timer : &pending->timer;
-  return timer_running(timer) ? timer->due : CLOCK_NEVER;
-}
-
 void pending_give_up(pending *pending) {
   peer *peer = pending->peer;
   meter_end(&peer->made, &pending->watch, true);

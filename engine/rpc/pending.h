@@ -28,7 +28,10 @@ pending *pending_of(peer *peer, uint32_t id);
 /* Forgets it: an answer that still comes is dropped. */
 void pending_free(pending *pending);
 /* When its time is over, CLOCK_NEVER: it has none. */
-int64_t pending_due(const pending *pending);
+HOT_INLINE int64_t pending_due(const pending *pending) {
+  const timer *timer = pending->task ? &pending->task->timer : &pending->timer;
+  return timer_running(timer) ? timer->due : CLOCK_NEVER;
+}
 /* Nobody waits for it any more: takes it back if it was not sent yet, else tells the other side,
  * which answers all the same, and has the call's credit come back with that answer. pending_free or
  * client_fail follows. */

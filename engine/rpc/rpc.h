@@ -30,7 +30,7 @@ typedef struct inbox {
   const task *owner;
   meter *meter;
   int method_values;
-  int64_t moment;      /* see clock_passed_in; ends with each handler */
+  int64_t moment;      /* see clock_passed_in; begins when a handler ends */
   lp_status cancelled; /* the program stopped before they began */
   const char *cancelled_text;
 } inbox;

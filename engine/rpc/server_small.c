@@ -28,6 +28,7 @@ HOT_INLINE bool answer_small(lua_State *L, call *call, int first, int count) {
 
 HOT_SHARED bool server_small_done(lua_State *L, task *task, int first, int count) {
   call *call = task->context;
+  call->peer->rpc->inbox.moment = 0; /* the handler may have taken long */
   return !call->reply && task->cancelled == LP_OK && server_can_answer(call) &&
          answer_small(L, call, first, count);
 }

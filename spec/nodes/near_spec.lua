@@ -110,6 +110,17 @@ function Driver:give_up()
   return outcome(future.result, future), self.server:order()
 end
 
+--- Outcomes of calls whose handlers take longer than the callers' time: such a one as others look
+-- at the clock for, too, and one that leaves when some of its time has passed.
+function Driver:too_late()
+  local server = lp.with(self.server, {timeout = 0.1})
+  lp.with(self.server, {timeout = 5}):sleep(0)
+  local long = outcome(server.compute, server, 0.15, ("x"):rep(5000))
+  local held_up = lp.spawn(outcome, server.compute, server, 0.07, {})
+  lp.spawn(compute, 0.07)
+  return long, held_up:result()
+end
+
 function Driver:bounce(depth)
   if depth == 0 then return "" end
   return "d" .. self.server:bounce(self.own, depth - 1)
@@ -188,6 +199,12 @@ local function check(title, launch_type, loop)
         assert.equal(1, simple:result())
         assert.same({1}, wide:result())
         computing:result()
+      end)
+    end)
+
+    it("end at their time when the loop has not seen that it has come", function()
+      drive(function(driver)
+        assert.same({"deadline_exceeded", "deadline_exceeded"}, {driver:too_late()})
       end)
     end)
 
