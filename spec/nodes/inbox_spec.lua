@@ -9,6 +9,18 @@ Point.__index = Point
 function Point:twice() return 2 * self.x end
 lp.register("spec.inbox.Point", Point)
 
+--- What takes its time to be unpacked; every node gets the class.
+local Slow = {}
+Slow.__index = Slow
+lp.register("spec.inbox.Slow", Slow, {
+  pack = function(slow) return slow.seconds end,
+  unpack = function(seconds)
+    local over = os.clock() + seconds
+    repeat until os.clock() > over
+    return setmetatable({seconds = seconds}, Slow)
+  end,
+})
+
 local Server = {}
 Server.__index = Server
 
@@ -266,6 +278,20 @@ support.each(describe, "requests that came together", function(place)
       busy:result()
       assert.equal(99, late:result())
       assert.same({0, 99}, server:order())
+    end)
+  end)
+
+  it("are not begun when their time is over once their arguments are unpacked", function()
+    serve(function(server)
+      server:quick(0)
+      local busy = server.futures:compute(0.2) -- both come meanwhile
+      local refused = lp.with(server, {timeout = 0.05}).futures:quick(1)
+      local slow = lp.with(server, {timeout = 0.4}).futures:quick(2, setmetatable({seconds = 0.6}, Slow))
+      for _, future in ipairs {refused, slow} do
+        assert.equal("deadline_exceeded", raised(future.result, future).code)
+      end
+      busy:result()
+      assert.same({0}, server:order())
     end)
   end)
 
