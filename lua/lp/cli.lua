@@ -123,15 +123,18 @@ end
 -- follows belongs to it. `words`: everything is passed on untouched.
 local commands = {
   {name = "run", usage = "lp run [options] PROGRAM.lua [program flags]", script = true,
+   short = "lp run [options] PROGRAM.lua [flags]",
    options = run_options,
    help = "Launch a program and wait for it. PROGRAM.lua may be - for standard input."},
   {name = "graph", usage = "lp graph [options] PROGRAM.lua [program flags]", script = true,
+   short = "lp graph [options] PROGRAM.lua [flags]",
    options = graph_options,
    help = "Show a program's nodes and who calls whom, without launching it."},
   {name = "repl", usage = "lp repl [options] [PROGRAM.lua | RUN] [program flags]", script = true, optional = true,
-   options = repl_options,
+   short = "lp repl [PROGRAM.lua [flags] | RUN]", options = repl_options,
    help = "A prompt: look at a program, launch it, or look at one that runs."},
-  {name = "test", usage = "lp test [SPECS...]", words = true,
+  {name = "test", usage = "lp test [SPECS and options of busted...]", short = "lp test [SPECS...]",
+   words = true,
    help = "Run busted specs inside the engine; they may launch programs."},
   {name = "version", usage = "lp version", help = "Print the version."},
   {name = "help", usage = "lp help [COMMAND]", topic = true,
@@ -259,7 +262,7 @@ local function overview()
   local lines, about_runs = {"Usage: lp COMMAND ...", "", "Commands:"}, {}
   for _, command in ipairs(commands) do
     local list = command.console and about_runs or lines
-    list[#list + 1] = ("  %-46s %s"):format(command.short or command.usage, command.help)
+    list[#list + 1] = ("  %-39s %s"):format(command.short or command.usage, command.help)
   end
   lines[#lines + 1] = "\nAbout a program that runs; RUN is its name or its run id, --json answers as JSON:"
   table.move(about_runs, 1, #about_runs, #lines + 1, lines)
