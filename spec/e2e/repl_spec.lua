@@ -94,6 +94,8 @@ describe("lp repl", function()
     it("builds it again with other flags", function()
       says("program demo: 4 nodes; .launch launches it\n3\n", ".flags --workers=3\n#program.groups[1].nodes")
       feed(".flags --nope"):expect(1, "unknown flag --nope")
+      feed(".flags --workers=3\n.flags --nope\n.load nowhere.lua\n#program.groups[1].nodes\n.flags\n" ..
+           ".launch\n.stop"):expect(1, "3\n--workers=3\n", "cannot open nowhere.lua", "has ended")
       feed("#program:nodes()", nil, {words = {"--workers=2"}}):expect(0, "3\n")
       feed("program", nil, {script = "local lp = require 'lp' local p = lp.Program 'x' " ..
            "p:add_node(lp.LuaNode(print), 'n') lp.launch(p) error 'not reached'"}):expect(0, "program \"x\"")

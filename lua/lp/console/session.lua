@@ -26,10 +26,29 @@ function Session:rebuild(words)
   return self.program
 end
 
+--- A slip in flags or in a file's name: the program that was looked at stays.
+local function stay(self, change)
+  local was = {script = self.script, words = self.words, link = self.link, using = self.using,
+               program = self.program}
+  local ok, err = pcall(change)
+  if ok then return self.program end
+  if was.program or was.link then
+    for _, name in ipairs {"script", "words", "link", "using", "program"} do self[name] = was[name] end
+  end
+  error(err, 0)
+end
+
+--- Runs the script again with other flags.
+function Session:set_flags(words)
+  return stay(self, function() self:rebuild(words) end)
+end
+
 function Session:load(path, words)
   if self.run then error("a program launched here runs; .stop ends it", 0) end
-  self.script, self.words, self.link, self.using = path, words or {}, nil, nil
-  return self:rebuild()
+  return stay(self, function()
+    self.script, self.words, self.link, self.using = path, words or {}, nil, nil
+    self:rebuild()
+  end)
 end
 
 function Session:attach(word)
@@ -153,7 +172,7 @@ function own.flags(self, words)
   if not self.script then error("no program is loaded; .load PROGRAM.lua loads one", 0) end
   if words[1] then
     if self.link then error("the program runs; .stop ends it, then flags can be changed", 0) end
-    self:rebuild(words)
+    self:set_flags(words)
     return loaded(self)
   end
   return {value = self.words, text = (self.words[1] and table.concat(self.words, " ") or "no flags were given") ..
