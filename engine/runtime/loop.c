@@ -183,7 +183,7 @@ static void loop_work(loop *loop) {
   loop_flush(loop);
 }
 
-static int64_t loop_timeout(const loop *loop, int64_t until) {
+static int64_t loop_timeout(loop *loop, int64_t until) {
   if (!list_empty(&loop->ready) || !list_empty(&loop->dirty) || loop->quit) return 0;
   if (loop->awake) return 0;
   if (loop->until_empty && list_empty(&loop->nodes)) return 0;

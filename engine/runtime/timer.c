@@ -33,6 +33,7 @@ void timer_wheel_init(timer_wheel *wheel, int64_t now) {
   *wheel = (timer_wheel){.now = now, .tick = now >> TICK_SHIFT};
   for (int level = 0; level < TIMER_LEVELS; level++)
     for (int slot = 0; slot < TIMER_SLOTS; slot++) list_init(&wheel->slots[level][slot]);
+  list_init(&wheel->fresh);
   list_init(&wheel->far);
   list_init(&wheel->late);
   list_init(&wheel->due);
@@ -64,11 +65,14 @@ static void timer_place(timer_wheel *wheel, timer *self) {
 void timer_start(timer_wheel *wheel, timer *self, int64_t due) {
   timer_stop(wheel, self);
   self->due = due;
-  if (due <= wheel->now)
-    list_push(&wheel->late, &self->link);
-  else
-    timer_place(wheel, self);
+  list_push(due <= wheel->now ? &wheel->late : &wheel->fresh, &self->link);
   wheel->count++;
+}
+
+/* Finds those their places that were started meanwhile and are still there. */
+static void place_fresh(timer_wheel *wheel) {
+  for (list *link; (link = list_pop(&wheel->fresh));)
+    timer_place(wheel, list_entry(link, timer, link));
 }
 
 /* Clears the bit of a slot that has become empty; `head` may be the head of another list. */
@@ -126,6 +130,7 @@ static void wheel_turn(timer_wheel *wheel, int64_t until) {
 
 void timer_advance(timer_wheel *wheel, int64_t now) {
   list_splice(&wheel->due, &wheel->late);
+  place_fresh(wheel);
   if (now > wheel->now) wheel->now = now;
   wheel_turn(wheel, now >> TICK_SHIFT);
   /* A callback may stop any of these, or advance the wheel itself (a loop run from
@@ -137,7 +142,8 @@ void timer_advance(timer_wheel *wheel, int64_t now) {
   }
 }
 
-int64_t timer_next(const timer_wheel *wheel) {
+int64_t timer_next(timer_wheel *wheel) {
+  place_fresh(wheel);
   if (!list_empty(&wheel->late) || !list_empty(&wheel->due)) return wheel->now;
   int level, slot;
   int64_t tick = first_slot(wheel, &level, &slot);

@@ -23,10 +23,11 @@ typedef struct timer_wheel {
   int64_t tick;                /* ticks passed since clock 0 at `now` */
   uint64_t used[TIMER_LEVELS]; /* bit per slot that holds a timer */
   list slots[TIMER_LEVELS][TIMER_SLOTS];
-  list far;  /* beyond the last level, CLOCK_NEVER included */
-  list late; /* started when it was due: fires at the next advance */
-  list due;  /* being fired */
-  int count; /* timers started and not yet fired or cancelled */
+  list fresh; /* started since the last advance; most are cancelled before the next */
+  list far;   /* beyond the last level, CLOCK_NEVER included */
+  list late;  /* started when it was due: fires at the next advance */
+  list due;   /* being fired */
+  int count;  /* timers started and not yet fired or cancelled */
 } timer_wheel;
 
 void timer_wheel_init(timer_wheel *wheel, int64_t now);
@@ -50,6 +51,6 @@ static inline void timer_stop(timer_wheel *wheel, timer *timer) {
 void timer_advance(timer_wheel *wheel, int64_t now);
 /* When to call timer_advance next: a time not later than the earliest timer needs
  * (it may be earlier), CLOCK_NEVER when there is none. */
-int64_t timer_next(const timer_wheel *wheel);
+int64_t timer_next(timer_wheel *wheel);
 
 #endif
