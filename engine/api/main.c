@@ -238,7 +238,17 @@ static void keep_large_blocks(void) {
   mallopt(M_TRIM_THRESHOLD, 16 << 20);
 }
 
+/* The number of a standard stream that is closed would be that of the next file we open, the pipe
+ * of signals for one: what is printed would be read as signals. It becomes /dev/null. */
+static void fill_streams(void) {
+  int fd;
+  do fd = open("/dev/null", O_RDWR);
+  while (fd >= 0 && fd <= STDERR_FILENO);
+  if (fd >= 0) close(fd);
+}
+
 int main(int argc, char **argv) {
+  fill_streams();
   keep_large_blocks();
   if (!faults_understood()) return 2;
   command.argc = argc;

@@ -35,6 +35,12 @@ support.placements(describe, "output", function(launch_type)
     assert.equal("[node/0] bad\n[node/0] worse\n", ended.err)
   end)
 
+  it("goes nowhere when the standard streams are closed", function()
+    for _, closed in ipairs {"<&- >&-", "<&- 2>&-", ">&- 2>&-", "<&- >&- 2>&-"} do
+      run([[print "said" io.stderr:write "complained" lp.sleep(0.02)]], {input = "", output = closed}):expect(0)
+    end
+  end)
+
   it("keeps the order of both streams in one file", function()
     local ended = run([[
       for i = 1, 100 do print(i) io.stderr:write("-", i, "\n") end]], {output = ">out 2>&1"})
