@@ -332,14 +332,20 @@ static void rpc_on_close(node *node) {
   }
 }
 
+/* The node's finalizers made it when the state was being closed, and perhaps calls too, which still
+ * have timers. */
+static void free_left(peer *peer) {
+  peer_ref(peer);
+  for (uint32_t i = 0; i < peer->slot_count; i++)
+    if (peer->slots[i]) pending_free(peer->slots[i]);
+  peer->references = 1;
+  peer_unref(peer);
+}
+
 static void rpc_on_free(node *node) {
   rpc *rpc = node->upper;
   if (!rpc) return;
-  while (!list_empty(&rpc->peers)) { /* of clients made when the state was being closed */
-    peer *left = list_entry(rpc->peers.next, peer, link);
-    left->references = 1;
-    peer_unref(left);
-  }
+  while (!list_empty(&rpc->peers)) free_left(list_entry(rpc->peers.next, peer, link));
   for (pending *each = rpc->free_pending, *next; each; each = next) {
     next = each->next;
     mem_free(each);

@@ -416,3 +416,22 @@ support.each(describe, "coroutines of a node", function(place)
     end)
   end)
 end)
+
+describe("calls of finalizers", function()
+  it("are forgotten with the node that ends, whose loop goes on", function()
+    support.place "test_mt"(function(program)
+      local friend = program:add_node(lp.CourierNode(Friend):options{loop = "one"}, "friend")
+      program:add_node(lp.LuaNode(function(client)
+        local timed = lp.with(client, {timeout = 0.05})
+        for i = 1, 20 do -- called by the end of the interpreter
+          _G["kept_" .. i] = setmetatable({}, {__gc = function() timed.futures:double(i) end})
+        end
+      end, friend):options{loop = "one"}, "leaver")
+      return friend
+    end, function(friend, run)
+      run:wait{labels = {"leaver"}}
+      lp.sleep(0.2)
+      assert.equal(14, friend:double(7))
+    end)
+  end)
+end)
