@@ -9,10 +9,22 @@ local function compute(seconds)
   ;("x"):gsub("x", function() repeat until lp.now() > over end)
 end
 
+--- What takes long to be read.
+local Slow = {}
+Slow.__index = Slow
+local slowly = {
+  pack = function() return {"slow"} end,
+  unpack = function(value) compute(0.1) return setmetatable(value, Slow) end,
+}
+local function register() lp.register("spec.near.Slow", Slow, slowly) end
+
 local Server = {}
 Server.__index = Server
 
-function Server.new() return setmetatable({begun = {}}, Server) end
+function Server.new()
+  register()
+  return setmetatable({begun = {}}, Server)
+end
 function Server:note(value) self.begun[#self.begun + 1] = type(value) == "table" and value[1] or value end
 function Server:echo(...) self:note((...)) return ... end
 function Server:order() return self.begun end
@@ -29,7 +41,11 @@ end
 local Driver = {}
 Driver.__index = Driver
 
-function Driver.new(server) return setmetatable({server = server}, Driver) end
+function Driver.new(server)
+  register()
+  return setmetatable({server = server}, Driver)
+end
+
 --- Behind the first calls, whose frames make the link, there is the shorter way.
 function Driver:configure(own)
   self.own = own
@@ -121,6 +137,15 @@ function Driver:too_late()
   return long, held_up:result()
 end
 
+--- The outcome of a call whose arguments take longer to be read than it has time, behind another.
+function Driver:read_slowly()
+  for _ = 1, 200 do self.server:order() end -- quick ones, so that one resume goes on with the next
+  local before = lp.spawn(outcome, lp.call, lp.with(self.server, {timeout = 5}), "note", {"before"})
+  local slow = lp.spawn(outcome, lp.call, lp.with(self.server, {timeout = 0.05}), "note", setmetatable({}, Slow))
+  before:result()
+  return slow:result()
+end
+
 function Driver:bounce(depth)
   if depth == 0 then return "" end
   return "d" .. self.server:bounce(self.own, depth - 1)
@@ -188,6 +213,13 @@ local function check(title, launch_type, loop)
                     outcomes)
         local begun = table.concat(server:order(), " ")
         assert.equal("early any time", begun)
+      end)
+    end)
+
+    it("do not begin after their time when it passed while their arguments were read", function()
+      drive(function(driver, server)
+        assert.equal("deadline_exceeded", driver:read_slowly())
+        assert.same({"before"}, server:order())
       end)
     end)
 
