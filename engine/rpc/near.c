@@ -8,10 +8,9 @@
 #include "rpc/pending.h"
 #include "wire/codec_small.h"
 
-_Static_assert(CODEC_COPY_MAX < 4096, "an answer within every bound of a message");
-
 /* What the frames would have taken: their prefix, array, kind, id of five bytes, and of a request
- * the name's head, of an answer the error's place. */
+ * the name's head, of an answer the error's place; a time from 66 ms to an hour. The bound of a
+ * message is far beyond what the inbox takes of a request, and CODEC_COPY_MAX of an answer. */
 enum { REQUEST_BYTES = FRAME_PREFIX + 8, TIME_BYTES = 6, ANSWER_BYTES = FRAME_PREFIX + 8 };
 
 /* The peer at the other end of an open link, if the next may go this way. A node that calls itself
@@ -38,8 +37,8 @@ HOT_SHARED bool near_request(lua_State *L, peer *peer, pending *call, const outg
   uint8_t *body = inbox_begin(there, name->name, name->length, &stop);
   if (UNLIKELY(!body)) return false;
   uint8_t *end = codec_put_small(L, what->first, what->count, &peer->rpc->codec, body, stop);
+  if (UNLIKELY(!end)) return false;
   size_t bytes = REQUEST_BYTES + name->length + (size_t)(end - body);
-  if (UNLIKELY(!end || bytes > there->splitter.limit_bytes)) return false;
   if (what->due != CLOCK_NEVER) bytes += TIME_BYTES;
   pending_charge(peer, call, what->meter, bytes);
   count_bytes(peer, there, bytes);
