@@ -62,4 +62,10 @@ static inline void bytes_copy(uint8_t *to, const void *from, size_t length) {
   memcpy(to + length - 16, bytes + length - 16, 16);
 }
 
+/* The same, the shortest way, for a few bytes behind both of which 15 more can be read, and here
+ * written. */
+static inline void bytes_copy_beyond(uint8_t *to, const char *from, size_t length) {
+  for (size_t i = 0; i < length; i += 16) memcpy(to + i, from + i, 16);
+}
+
 #endif

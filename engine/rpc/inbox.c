@@ -129,7 +129,7 @@ HOT_SHARED uint8_t *inbox_begin(peer *peer, const char *method, size_t length,
   uint8_t *at = held->data + held->length + sizeof(entry);
   size_t room = held->capacity - held->length - sizeof(entry) - 8;
   *stop = at + (room < LONGEST ? room : LONGEST);
-  for (size_t i = 0; i < length; i += 16) memcpy(at + i, method + i, 16);
+  bytes_copy_beyond(at, method, length);
   return at + length;
 }
 

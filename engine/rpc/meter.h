@@ -21,7 +21,7 @@ enum {
   METER_CHECK_NS = 20000000, /* how long a rate is believed */
   METER_SLOTS = 32,
   METER_NAMES = 256, /* methods told apart; what is beyond counts as METER_OTHERS */
-  METER_SLACK = 16 /* bytes behind a name, for frame_small_request, which copies so many at once */
+  METER_SLACK = 16   /* bytes behind a name, for bytes_copy_beyond */
 };
 #define METER_OTHERS "(others)"
 

@@ -4,6 +4,7 @@
 #ifndef LP_WIRE_FRAME_SMALL_H
 #define LP_WIRE_FRAME_SMALL_H
 
+#include "base/bytes.h"
 #include "base/hot.h"
 #include "wire/codec.h"
 #include "wire/frame.h"
@@ -28,7 +29,7 @@ HOT_INLINE uint8_t *frame_small_request(uint8_t *start, uint32_t id, const char 
   at = token_put_integer(at, FRAME_REQUEST);
   at = frame_small_id(at, id);
   at = token_put_str(at, (uint32_t)length);
-  for (size_t i = 0; i < length; i += 16) memcpy(at + i, method + i, 16);
+  bytes_copy_beyond(at, method, length);
   return at + length;
 }
 
