@@ -20,7 +20,7 @@ enum {
 typedef struct parcel {
   message message;
   pipe_end *to;
-  int64_t given; /* when it was sent, at the latest */
+  int64_t given; /* see pipe_given */
   buffer bytes;
 } parcel;
 

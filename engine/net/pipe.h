@@ -36,8 +36,8 @@ bool pipe_crosses(const pipe_end *end);
 void *pipe_owner_here(const pipe_end *end);
 /* The same, if it has been told of all that was flushed here. */
 void *pipe_near(const pipe_end *end);
-/* While on_data is told of something: when the other end gave it away, at the latest; it may have
- * lain here since, and up to CLOCK_COARSE_NS have passed between the two. */
+/* While on_data is told of something: a time not before the other end flushed it, and at most
+ * CLOCK_COARSE_NS behind that, however long it has lain here since. */
 int64_t pipe_given(const pipe_end *end);
 /* Has pipe_flush nothing to do? */
 bool pipe_is_flushed(const pipe_end *end);

@@ -1,5 +1,6 @@
-/* What the parts of the client share: client.c (its calls and its fields), client_functions.c (what
- * lp.core does with clients) and client_wire.c (how they travel). */
+/* What the parts of the client share: client.c (its calls and its fields), near.c (calls that need
+ * no frame), client_functions.c (what lp.core does with clients) and client_wire.c (how they
+ * travel). */
 #ifndef LP_RPC_CLIENT_PARTS_H
 #define LP_RPC_CLIENT_PARTS_H
 

@@ -135,8 +135,8 @@ void peer_fail_call(peer *peer, pending *call, lp_status status, const char *tex
 void peer_set_end(peer *peer, lp_status status, const char *text);
 /* Credit has come back: as many waiting callers as it covers try again. */
 void peer_credit(peer *peer, uint32_t count, size_t bytes);
-/* The credit of a call of `bytes` that nothing could take the link down for since it was written,
- * and so no more than was granted. */
+/* The same of one call of `bytes` whose answer found it waiting: the link has not gone down since
+ * it was written, so that this is no more than is missing. */
 void peer_answered(peer *peer, size_t bytes);
 /* When the request or notification that came was sent, or a little later: its time counts from
  * then. Over a socket that is when it was read. */

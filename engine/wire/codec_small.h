@@ -6,7 +6,7 @@
 #include "wire/codec.h"
 #include "wire/strings.h"
 
-/* Both take for granted that limits.values is CODEC_SMALL at least and limits.decoded_bytes 1 MiB,
+/* All take for granted that limits.values is CODEC_SMALL at least and limits.decoded_bytes 1 MiB,
  * as every node has them (codec_default_limits), and do not look. */
 
 /* As codec_write, into the room from `at` to `stop`. Where the message ends; NULL: too little room
@@ -22,10 +22,11 @@ uint8_t *codec_put_small(lua_State *L, int first, int count, const codec *codec,
 int codec_read_small(lua_State *L, lua_State *to, const uint8_t *data, size_t length,
                      const codec *codec, const uint8_t **rest);
 
-/* As one behind the other, without the bytes: pushes the values from `first` up on `to`, of another
- * state of this thread, whose rules `codec` are. How many bytes the message would have had (of
- * strings that are no text up to one more each), at most CODEC_COPY_MAX; 0: no small message, or of
- * strings that are not kept there, and nothing was pushed. Never raises. */
+/* As writing and then reading with L NULL, but without the bytes between: pushes the values from
+ * `first` up on `to`, of another interpreter of this thread, whose rules `codec` are. How many
+ * bytes the message would have had (with strings that are no text one more each, at most), up to
+ * CODEC_COPY_MAX; 0: it is no small message, or has strings that are not kept there, and nothing
+ * was pushed. Never raises. */
 enum { CODEC_COPY_MAX = 1 + CODEC_SMALL * (STRINGS_LENGTH + 2) };
 size_t codec_copy_small(lua_State *L, int first, int count, lua_State *to, const codec *codec);
 

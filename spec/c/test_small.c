@@ -197,8 +197,8 @@ static bool same_value(lua_State *a, int i, lua_State *b, int k) {
   return !lua_isinteger(b, k) && !memcmp(&x, &y, sizeof x);
 }
 
-/* What L's values are in the state `to`, copied at once, without anything made there. With `kept`
- * they are of the kind that can be, and their strings are kept in `to`. */
+/* What L's values are in the state `to`, copied at once, without anything made there. With
+ * `all_kept` they are of the kind that can be, and their strings are kept in `to`. */
 static bool copies_the_same(lua_State *to, const codec *there, int count, bool all_kept) {
   buffer out = {0};
   bool well = codec_write(L, 1, count, "argument", &rules, &out, &why) == LP_OK;
