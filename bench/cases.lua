@@ -1,10 +1,9 @@
 --- What is measured, beside which floor, and what it should reach.
--- A case: `work` (what, in words), `pinned`, `floor` and `ours` (commands), `field` and
--- `floor_field` (of the lines they print; else ns_per_op), `rate` (many calls: the ratio is of
--- calls per second), `limit` for the ratio, or without a floor for our figure (at most; `least`:
--- at least), `step` (the limits of step 1 are gated, those of step 2 only shown), `gate` (what is
--- gated where step 2 asks for more), `again` (another figure of the run before, if that was of the
--- same command).
+-- A case: `work` (what, in words), `pinned`, `floor` and `ours` (commands), `field` (of our
+-- line; else ns_per_op), `rate` (many calls: the ratio is of calls per second), `limit` for
+-- the ratio, or without a floor for our figure (at most; `least`: at least), `step` (the
+-- limits of step 1 are gated, those of step 2 only shown), `gate` (what is gated where step 2
+-- asks for more), `again` (another figure of the run before, if that was of the same command).
 -- @module cases
 
 local lp = require "lp"
@@ -81,13 +80,14 @@ local function steps_of(microseconds)
   return math.ceil(20000 * microseconds * 1e-6 / best)
 end
 
---- Two nodes with handlers of 3 us on two threads, beside the same on one, in one run.
+--- Two nodes with handlers of 3 us on two threads, beside the same on one. Both runs are told how
+-- much a handler does: each finding it out for itself, they would compare different work.
 local function mutual(tools, cores)
-  local command = lp_run(tools, cores, "local_mt", "mutual", "--calls", scaled(tools, 200000),
-                         "--steps", steps_of(3))
+  local calls, steps = scaled(tools, 200000), steps_of(3)
   return {work = "two nodes calling each other, 3 us handlers, beside one loop", rate = true,
-          least = true, limit = 1.7, step = 2, floor = command, floor_field = "one_loop_ns",
-          ours = command, again = true}
+          least = true, limit = 1.7, step = 2,
+          floor = lp_run(tools, cores, "local_mt", "mutual", "--calls", calls, "--steps", steps, "--one_loop"),
+          ours = lp_run(tools, cores, "local_mt", "mutual", "--calls", calls, "--steps", steps)}
 end
 
 --- What spinning costs where there is one core for both: beside the same without.

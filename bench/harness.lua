@@ -85,7 +85,7 @@ end
 --- One round of a case: floor first, ours right after.
 local function measure(case, result)
   local floor, floor_ticks
-  if case.floor then floor, floor_ticks = harness.figure(case.floor, case.floor_field or "ns_per_op") end
+  if case.floor then floor, floor_ticks = harness.figure(case.floor, "ns_per_op") end
   local ours, ticks = harness.figure(case.ours, case.field or "ns_per_op", case.again)
   table.insert(result.ours, ours)
   if not floor then return end

@@ -2,18 +2,17 @@
 --
 --     lp run programs/bench/mutual.lua [flags]
 --
--- Both nodes serve and call at the same time. One pair of them lives on two threads, so that two
--- cores share the work; another, with which it is compared, on one thread. They take turns of a few
--- milliseconds, since the speed of a core may change from one moment to the next; the medians of
--- both count. Prints one line of JSON, as the floors in bench/ do, and stops.
+-- Both nodes serve and call at the same time. On two threads the work is shared by two cores;
+-- with --one_loop everything happens on one thread, which is what it is compared with. Prints
+-- one line of JSON, as the floors in bench/ do, and stops.
 
 local lp = require "lp"
 
 local flags = lp.flags{
-  calls = {200000, "Calls to time, of both nodes of a pair together."},
+  calls = {100000, "Calls to time, of both nodes together."},
   window = {32, "Calls each node has under way."},
   steps = {800, "Steps of a loop that a handler computes."},
-  turns = {40, "Turns of each pair."},
+  one_loop = {false, "Both nodes share one loop."},
   timeout = {0.0, "Each call's time-out in seconds; 0: none."},
 }
 
@@ -26,9 +25,18 @@ end
 local Half = {}
 Half.__index = Half
 
-function Half.new(other, options) return setmetatable({other = other, options = options}, Half) end
+function Half.new(other, options)
+  return setmetatable({other = other, options = options}, Half)
+end
 
 function Half:work() return compute(self.options.steps) end
+
+--- Microseconds that a handler takes.
+function Half:takes()
+  local start = lp.now()
+  for _ = 1, 1000 do self:work() end
+  return (lp.now() - start) * 1e3
+end
 
 --- Calls the other node `count` times, `window` at once; returns when all is answered.
 function Half:go(count)
@@ -42,39 +50,29 @@ function Half:go(count)
   lp.gather(tasks)
 end
 
---- Nanoseconds of a call while both nodes of the pair make `count` of them.
-local function turn(pair, count)
+local function timer(halves, options)
+  local function both(count)
+    local waiting = {}
+    for i, half in ipairs(halves) do waiting[i] = half.futures:go(count // 2) end
+    lp.gather(waiting)
+  end
+  both(options.calls // 10 + 2 * options.window) -- warms up
   local start = lp.now()
-  lp.gather{pair[1].futures:go(count // 2), pair[2].futures:go(count // 2)}
-  return (lp.now() - start) / count * 1e9
-end
-
-local function median(list)
-  table.sort(list)
-  return list[#list // 2 + 1]
-end
-
-local function timer(apart, together, options)
-  local count = math.max(2 * options.window, options.calls // options.turns)
-  local two, one = {}, {}
-  turn(apart, count) -- warms up
-  turn(together, count)
-  for i = 1, options.turns do two[i], one[i] = turn(apart, count), turn(together, count) end
-  print(('{"bench":"mutual","calls":%d,"window":%d,"steps":%d,"one_loop_ns":%.1f,"ns_per_op":%.1f}')
-        :format(options.calls, options.window, options.steps, median(one), median(two)))
+  both(options.calls)
+  local each = (lp.now() - start) / options.calls
+  print(('{"bench":"mutual","one_loop":%s,"calls":%d,"window":%d,"handler_us":%.2f,' ..
+         '"ns_per_op":%.1f,"ops_per_s":%.0f}')
+        :format(options.one_loop, options.calls, options.window, halves[1]:takes(),
+                each * 1e9, 1 / each))
   lp.stop()
 end
 
 local program = lp.Program "bench_mutual"
-
-local function pair(loop)
-  local one, two = lp.CourierNode(Half):options(loop), lp.CourierNode(Half):options(loop)
-  local first, second = program:add_node(one, "half"), program:add_node(two, "half")
-  one:configure(second, flags)
-  two:configure(first, flags)
-  return {first, second}
-end
-
-program:add_node(lp.LuaNode(timer, pair{}, pair{loop = "both"}, flags):options{loop = "timer"}, "timer")
+local loop = flags.one_loop and {loop = "both"} or {}
+local one, two = lp.CourierNode(Half):options(loop), lp.CourierNode(Half):options(loop)
+local first, second = program:add_node(one, "one"), program:add_node(two, "two")
+one:configure(second, flags)
+two:configure(first, flags)
+program:add_node(lp.LuaNode(timer, {first, second}, flags):options{loop = "timer"}, "timer")
 
 return program
