@@ -226,9 +226,13 @@ static uint32_t draw(int point, uint64_t number) {
   return (uint32_t)(mix(mix(seed << 8 | (unsigned)point) ^ number) >> 32);
 }
 
-fault_kind fault_point_pass(fault_point point) {
+bool fault_point_has_rule(fault_point point) {
   read_once();
-  if (!atomic_load_explicit(&state.any[point], memory_order_relaxed)) return INJECT_NOTHING;
+  return atomic_load_explicit(&state.any[point], memory_order_relaxed);
+}
+
+fault_kind fault_point_pass(fault_point point) {
+  if (!fault_point_has_rule(point)) return INJECT_NOTHING;
   uint64_t left = draw(point, atomic_fetch_add(&state.passes[point], 1));
   for (int kind = 1; kind < INJECT_KINDS; kind++) {
     uint32_t chance = atomic_load_explicit(&state.chance[point][kind], memory_order_relaxed);

@@ -53,6 +53,8 @@ typedef enum fault_setting {
 
 /* What is to happen at this pass. */
 fault_kind fault_point_pass(fault_point point);
+/* May anything happen there now? What passes the point by goes the way that does not, then. */
+bool fault_point_has_rule(fault_point point);
 /* For INJECT_SHORT and INJECT_SPLIT: where to cut `whole` units, from 1 to whole - 1 (1: 1). */
 size_t fault_point_cut(fault_point point, size_t whole);
 /* A setting's value, or `ordinary` when none was given. */
@@ -73,6 +75,11 @@ void fault_points_count(void (*tell)(void *owner, const char *point, const char 
 static inline fault_kind fault_point_pass(fault_point point) {
   (void)point;
   return INJECT_NOTHING;
+}
+
+static inline bool fault_point_has_rule(fault_point point) {
+  (void)point;
+  return false;
 }
 
 static inline size_t fault_point_cut(fault_point point, size_t whole) {

@@ -265,6 +265,9 @@ HOT_SHARED void *pipe_owner_here(const pipe_end *end) {
 }
 
 HOT_SHARED void *pipe_near(const pipe_end *end) {
+#ifdef LP_FAULTS
+  if (!pipe_is_flushed(end)) return NULL; /* its flush was put off */
+#endif
   return atomic_load_explicit(&end->under_way, memory_order_relaxed) ? NULL : pipe_owner_here(end);
 }
 

@@ -1,10 +1,10 @@
 /* See near.h. */
 #include "rpc/near.h"
 
+#include "base/fault_point.h"
 #include "base/hot.h"
 #include "rpc/client.h"
 #include "rpc/inbox.h"
-#include "rpc/peer_faults.h"
 #include "rpc/pending.h"
 #include "wire/codec_small.h"
 
@@ -17,7 +17,8 @@ enum { REQUEST_BYTES = FRAME_PREFIX + 8, TIME_BYTES = 6, ANSWER_BYTES = FRAME_PR
  * would write into the inbox it reads. */
 HOT_INLINE peer *near_peer(const peer *peer) {
   const pipe_end *end = peer->wire.pipe;
-  if (PEER_FAULTS || !end || !list_empty(&peer->flushable.link) || peer->frame_start) return NULL;
+  if (!end || !list_empty(&peer->flushable.link) || peer->frame_start) return NULL;
+  if (fault_point_has_rule(FAULT_FRAME) || fault_point_has_rule(FAULT_PIPE)) return NULL;
   struct peer *there = pipe_near(end);
   if (UNLIKELY(!there || there->state != PEER_OPEN || there->rpc == peer->rpc)) return NULL;
   return there;

@@ -519,7 +519,7 @@ HOT_INLINE void take_quick(arrival *arrival) {
   rpc *rpc = peer->rpc;
   const uint8_t *at = arrival->data, *end = at + arrival->length;
   frame frame;
-  if (PEER_FAULTS || arrival->stored || peer->state != PEER_OPEN ||
+  if (fault_point_has_rule(FAULT_FRAME) || arrival->stored || peer->state != PEER_OPEN ||
       !frame_splitter_between(&peer->splitter))
     return;
   size_t limit = peer->splitter.limit_bytes;

@@ -8,7 +8,6 @@
 #include "rpc/peer.h"
 
 #ifdef LP_FAULTS
-#define PEER_FAULTS 1
 
 /* What is to happen to the frame that came. With INJECT_DELAY it has been kept, and comes by
  * peer_take_late. */
@@ -21,8 +20,6 @@ void peer_faults_forget(peer *peer);
 void peer_take_late(peer *peer, const uint8_t *data, size_t length);
 
 #else
-
-#define PEER_FAULTS 0
 
 static inline fault_kind peer_fault(peer *peer, const frame *frame, const uint8_t *data,
                                     size_t length) {
